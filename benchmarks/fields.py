@@ -102,11 +102,11 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from time import process_time
+from typing import NamedTuple
 from unittest import mock
 
 import anndata
@@ -387,13 +387,24 @@ DRAWS = {
 }
 
 
-def _programs(draw: Draw, more: int = 0, **options: object) -> tuple[np.ndarray, np.ndarray]:
-    """Usages and spectra of gene programs."""
-    found = find_programs(draw.counts, draw.K + more, 20, n_genes=2000, **options)
-    return found.usages, found.spectra_tpm
+class Found(NamedTuple):
+    """Usages and spectra of programs, whether donors have an effect, and how many programs."""
+
+    usages: np.ndarray
+    spectra: np.ndarray
+    effect: float = np.nan
+    K: int = 0
 
 
-def _without_scales(draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+def _programs(draw: Draw, more: int | str = 0, **options: object) -> Found:
+    """Gene programs; with a number of programs that is known up to `more`, or that is chosen."""
+    K = more if isinstance(more, str) else draw.K + more
+    found = find_programs(draw.counts, K, 20, n_genes=2000, **options)
+    effect = np.nan if found.donors is None else float((found.donors.scales != 1).any())
+    return Found(found.usages, found.spectra_tpm, effect, found.usages.shape[1])
+
+
+def _without_scales(draw: Draw) -> Found:
     """Usages and spectra of programs whose groups have scales of one."""
 
     def neutral(*given: object, **options: object) -> Scales:
@@ -401,7 +412,7 @@ def _without_scales(draw: Draw) -> tuple[np.ndarray, np.ndarray]:
         same = {
             name: np.ones_like(getattr(found, name)) for name in ("scales", "features", "groups")
         }
-        return replace(found, variance=0.0, **same)
+        return found._replace(variance=0.0, **same)
 
     with (
         mock.patch("conenmf.solve.groups.estimate_scales", neutral),
@@ -442,6 +453,8 @@ def donors(
                 "today": lambda today=today: today,
                 "groups": lambda draw=draw: _programs(draw, groups=draw.donors),
                 "groups, scales of one": lambda draw=draw: _without_scales(draw),
+                "groups, K chosen": lambda draw=draw: _programs(draw, "auto", groups=draw.donors),
+                "K chosen": lambda draw=draw: _programs(draw, "auto"),
                 "groups, K - 3": lambda draw=draw: _programs(draw, -3, groups=draw.donors),
                 "groups, K + 3": lambda draw=draw: _programs(draw, 3, groups=draw.donors),
                 "shares of 5 % at once": lambda d=draw, t=today: scaled_rounds(d, *t, AT_ONCE),
@@ -455,7 +468,9 @@ def donors(
                     continue
                 seconds, found = timed(find)
                 seconds += spent if method == "today" else 0
-                figures = {**measures(draw, *found), "CPU s": seconds}
+                found = Found(*found)
+                figures = measures(draw, found.usages, found.spectra)
+                figures |= {"effect": found.effect, "K": found.K, "CPU s": seconds}
                 marks.setdefault(method, []).append(figures)
         print(f"\n{name}, {len(seeds)} draws")
         columns = [*next(iter(marks.values()))[0]]

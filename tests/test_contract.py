@@ -14,6 +14,7 @@
 import json
 import re
 import traceback
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -271,6 +272,23 @@ def by_factorize(case, folder, loss):
     return of_result(factorize(V, case.K, loss=loss, **stopping(case, loss), **options))
 
 
+def by_groups(case, folder, loss):
+    """Two groups of alternating samples; the factors are those of X divided by the scales."""
+    A, C = case.own_init
+    options = {"init": (C.T, A.T)} if case.has_init else {}
+    codes = np.arange(len(case.X)) % 2
+    is_repeated = len(codes) < case.table.shape[0]
+    labels = codes.repeat(SAMPLE_WEIGHTS) if is_repeated else codes[case.samples]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*groups? have fewer|.*all samples are of the group")
+        result = factorize(case.opened(), case.K, groups=labels, **stopping(case, loss), **options)
+    known = case.known.get("mask", case.known.get("weights", np.ones(case.X.shape)))
+    scales = np.ones((2, case.X.shape[1]))
+    if result.group_scales is not None:
+        scales = np.asarray(result.group_scales)[: codes.max() + 1]
+    return of_result(result, left=(case.X / scales[codes], known))
+
+
 def by_ratings(case, folder, loss):
     V = case.opened(missing="zeros") if case.known else case.table
     found = conenmf.fit_ratings(V, case.K if isinstance(case.K, str) else min(case.K, 2))
@@ -495,6 +513,8 @@ DOORS = {
     # The search for a simplex stops when its likelihood rises by less than 1e-7 of itself.
     "ConeNMF.for_scenes": Door(by_scenes, scene, terms={"sum_to_one": True}, rtol=1e-5),
     "factorize": Door(by_factorize),
+    # Rounding decides how soon a single component has converged, and groups begin to count.
+    "factorize, groups": Door(by_groups, lacks=("one component",)),
     "factorize, poisson": Door(by_factorize, loss="poisson"),
     "factorize, itakura-saito": Door(by_factorize, spectra, "itakura-saito"),
     "fit_ratings": Door(by_ratings, ratings, lacks=NO_INIT),

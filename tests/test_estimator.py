@@ -141,6 +141,22 @@ def test_nothing_breaks_with_metadata_routing(mixtures):
         assert np.ptp(expected) > 1e-4
 
 
+def test_groups_are_routed_to_fit_and_transform(mixtures):
+    """Through a pipeline, as scikit-learn routes metadata."""
+    labels = np.repeat(["a", "b"], 75)
+    X = np.where(labels[:, None] == "a", 1.0, np.linspace(0.5, 2, mixtures.shape[1])) * mixtures
+    with config_context(enable_metadata_routing=True):
+        model = ConeNMF(3).set_fit_request(groups=True).set_transform_request(groups=True)
+        pipeline = make_pipeline(Normalizer(), model)
+        A = pipeline.fit(X, groups=labels).transform(X, groups=labels)
+    own = ConeNMF(3)
+    own.fit(Normalizer().fit_transform(X), groups=labels)
+    assert (own.group_scales_ != 1).any()
+    np.testing.assert_array_equal(model.group_scales_, own.group_scales_)
+    expected = own.transform(Normalizer().fit_transform(X), groups=labels)
+    np.testing.assert_array_equal(A, expected)
+
+
 def test_random_state(X):
     def components(state, init="random"):
         return ConeNMF(4, init=init, random_state=state, max_iter=3, tol=0).fit(X).components_

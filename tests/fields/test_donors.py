@@ -1,6 +1,7 @@
 """Programs of cells of several donors: what is found, said and written, and what is refused."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from conenmf.errors import DataError, OptionError
 from conenmf.fields.cells import find_programs, write_programs
 from conenmf.fields.donors import Donors, first_scales
 from conenmf.names import Names
+from conenmf.report import render
 
 D, K, N_CELLS, N_GENES = 4, 4, 70, 60
 
@@ -68,6 +70,38 @@ def test_scales_and_the_table_are_those_of_the_draw(atlas, programs):
     np.testing.assert_array_equal(donors.returns, donors.found_in > 1)  # one half lacks d2
     means = [programs.usages[atlas[1] == name].mean(axis=0) for name in donors.names]
     np.testing.assert_allclose(donors.usages, means, rtol=1e-6)
+
+
+def test_independent_cells_choose_the_number_of_programs(atlas):
+    """A private program counts by cells of its donor, a shared one by other donors too."""
+    counts, donors, usages, _ = atlas
+    found = find_programs(from_rows(counts), "auto", 4, groups=donors)
+    assert found.tried.decided_by == "donors"
+    piece = found.tried.evidence[-1]
+    assert piece.interval[0] == 3  # programs in several donors
+    assert K <= found.K <= K + 2
+    assert f"{found.K} of {piece.interval[1]} programs return" in found.tried.sentence
+    assert errors_of(found, usages).max() < 0.1
+
+
+def test_the_report_shows_who_uses_what(atlas, programs):
+    donors = programs.donors
+    facts = donors.plain(Names())
+    shares = np.array([row["shares"] for row in facts["rows"]])
+    np.testing.assert_array_equal(shares > 0, donors.table.T)
+    used = np.where(donors.table, donors.usages, 0) / donors.usages.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, used.T)
+    result = conenmf.factorize(from_rows(atlas[0]), K, max_iter=5)
+    page = render(replace(result, settings={**result.settings, "donors": facts}))
+    (private,) = np.flatnonzero(donors.found_in == 1)
+    assert 'href="#donors"' in page
+    table = page.split('id="donors-table"')[1].split("</table>")[0]
+    titles, *rows = table.split("<tr")[1:]
+    assert re.findall("<th[^>]*>([^<]*)</th>", titles) == ["program", "found", *donors.names]
+    cells = [re.findall("<td[^>]*>([^<]*)</td>", row) for row in rows]
+    assert cells[private][0] == "private, in d2 alone"
+    assert [[cell != "" for cell in own[1:]] for own in cells] == donors.table.T.tolist()
+    assert 'id="donors"' not in render(result)
 
 
 def test_cells_of_a_donor_have_no_usage_of_what_it_does_not_use(atlas, programs):

@@ -16,6 +16,7 @@ from conenmf.errors import (
 )
 from conenmf.fields.measurements import bootstrap
 from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve import groups as solve_groups
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups, sums_of
 from conenmf.solve.run import Stopping
@@ -147,6 +148,68 @@ def test_norms(drawn, loss):
         np.vstack([logs, np.ones(F)]), np.append(np.zeros(3), 1.0), rcond=None
     )[0]
     np.testing.assert_allclose(logs @ weights, 0, atol=1e-9)
+
+
+def few_features(seed, K, loss):
+    """Samples (N, 8 K + 1) of K groups, of which two lack a component, and labels."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(K), 60)
+    W = rng.gamma(0.4, size=(K, 8 * K + 1))
+    H = rng.gamma(0.5, size=(codes.size, K))
+    H[codes == K - 1, K - 1] = 0
+    H[codes == 0, K - 2] = 0
+    means = (H @ W) * np.exp(0.5 * rng.normal(size=(K, W.shape[1])))[codes]
+    if loss == "frobenius":
+        return means * (1 + 0.02 * rng.random(means.shape)), codes
+    return rng.poisson(300 * means / means.sum(axis=1).mean()).astype(float), codes
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("K", [3, 4])
+def test_the_table_costs_hardly_any_error(K, loss, monkeypatch):
+    """As many groups as components, and few features: scales and components compete."""
+    errors = []
+    for seed in range(1, 7):
+        X, labels = few_features(seed, K, loss)
+        V = from_rows(X)
+        plain = factorize(V, K, loss=loss).relative_error
+        fit = factorize(V, K, loss=loss, groups=labels)
+        with monkeypatch.context() as patch:
+            patch.setattr(solve_groups, "_SHARES", {})
+            free = factorize(V, K, loss=loss, groups=labels).relative_error
+        errors.append((fit.relative_error, free, plain))
+        assert fit.relative_error <= 1.6 * free  # another minimum
+        assert fit.relative_error < plain
+    fit, free, plain = np.mean(errors, axis=0)
+    assert fit < 1.1 * free
+    assert fit < 0.6 * plain
+
+
+def test_groups_that_share_no_component_have_scales_of_one():
+    """What one of them has more of is in its components."""
+    V, labels, *_ = draw(5, table=np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1]]), sd=0.3)
+    result = fitted(V, labels, "poisson")
+    np.testing.assert_array_equal(result.problem.groups.blocks, [0, 0, 1])
+    np.testing.assert_allclose(result.group_scales[2], 1, rtol=1e-12)
+    assert (result.group_scales[0] != 1).any()
+    np.testing.assert_allclose(result.group_scales[:2].prod(axis=0), 1, rtol=1e-12)
+    assert "2 sets of groups have no component in common" in result.problem.groups.sentence
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_fit_that_is_stopped_early_has_scales_of_its_factors(drawn, loss):
+    """Their variance is not the one that the first stretches assume."""
+    V, *_ = draw(1, sd=0.0, table=np.ones((3, K)))
+    labels = np.arange(V.shape[1]) % 4
+    for limit in ({"max_iter": 20}, {"callback": lambda now: now.iteration == 60}):
+        result = fitted(V, labels, loss, **limit)
+        assert (result.group_scales == 1).all()
+    V, labels, *_ = drawn
+    stopped = fitted(V, labels, loss, callback=lambda now: now.iteration == 60)
+    assert len(stopped.history.relative_error) == 60
+    assert stopped.stop_reason == "callback"
+    expected = objective(V, stopped.W, stopped.H, stopped.problem.groups, loss)
+    assert stopped.objective == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

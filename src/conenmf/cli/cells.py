@@ -179,7 +179,7 @@ def _find(
             more: Facts = {}
             if programs.donors is not None:
                 factored = programs.donors.divided(factored, groups, programs.genes)
-                more["donors"] = programs.donors.in_sentences(programs.names)
+                more["donors"] = programs.donors.plain(programs.names)
             result = request.describe(consensus_of(factored, found), **more)
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

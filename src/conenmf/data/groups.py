@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.sparse.csgraph import connected_components
 
 from ..errors import DataError, InputWarning, Option
 from ..names import in_order
@@ -118,6 +119,12 @@ class Groups:
         return None if self.table is None or self.table.all() else self.table
 
     @property
+    def blocks(self) -> Array:
+        """The number of the block (G,) of each group; groups of two share no component."""
+        table = np.ones((len(self.names), 1)) if self.table is None else self.table.astype(float)
+        return np.asarray(connected_components(sp.csr_array(table @ table.T))[1])
+
+    @property
     def sentence(self) -> str:
         """Whether the groups matter, after a fit."""
         if self.scales is None:
@@ -137,6 +144,12 @@ class Groups:
             said.append(
                 f"{int((users == len(self.names)).sum())} of {users.size} components are used by "
                 f"all groups, {private} by one alone"
+            )
+        n_blocks = int(self.blocks.max()) + 1
+        if n_blocks > 1:
+            said.append(
+                f"{n_blocks} sets of groups have no component in common, so their scales cannot "
+                "be compared"
             )
         return "groups matter: " + "; ".join(said)
 

@@ -53,6 +53,7 @@ from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
 from ..pipeline import factorize
+from ..result import Factorization
 from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
@@ -60,7 +61,7 @@ from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
-from .donors import Donors, first_scales, fit_donors, returning, scales_of_all
+from .donors import Donors, first_scales, fit_donors, returning, scales_of_all, selected
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -274,14 +275,14 @@ def find_programs(
         counts = data if log1p else _held(take_features(V, chosen, dtype="float32"))
         deviation = np.sqrt(statistics.variance[chosen])[:, None]
         donors = None if groups is None else first_scales(counts, groups)
-        of_donors = None
+        of_donors = few = None
         if donors is not None:
             report("estimating scales of donors", 0.02)
             early = _held(donors.divided(data))
             few = factorize(early, _choose_number(K, early)[0][-1], max_iter=max_iter, tol=tol)
             donors = fit_donors(counts, donors, few.W * deviation, few.H, is_early=True).groups
             data = _held(donors.divided(data))
-        ks, reason, tried = _choose_number(K, data)
+        ks, reason, tried = _choose_number(K, data, donors, few)
         report(f"fitting {n_runs} times", 0.05)
 
         def report_one(one: Stability) -> None:
@@ -321,7 +322,7 @@ def find_programs(
             scales = np.asarray(donors.scales)[:, chosen]
             some = donors.fitted(scales, donors.table)
             usages, labels = _counted_usages(counts, statistics, some, tpm[chosen] / TPM)
-            of_donors = Donors.of(donors, usages, returning(data, donors, spectra))
+            of_donors = Donors.of(donors, usages, returning(data, donors.codes, spectra))
         found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
@@ -408,14 +409,25 @@ def _moments(block: Block) -> tuple[Array]:
 
 
 def _choose_number(
-    K: int | str | range, data: DataMatrix
+    K: int | str | range,
+    data: DataMatrix,
+    donors: Groups | None = None,
+    few: Factorization | None = None,
 ) -> tuple[Sequence[int], str, Selection | StabilityRange | None]:
-    """Return the numbers of programs to fit, how they were chosen, and the evidence."""
+    """Return the numbers of programs to fit, how they were chosen, and the evidence.
+
+    With donors, `few` is a fit of data from which differences between donors were not removed yet,
+    and therefore has too many programs.
+    """
     F, N = data.shape
     if isinstance(K, str):
-        if N > _CELLS_FOR_K:
-            data = take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
+        some = evenly_spaced(N, min(N, _CELLS_FOR_K))
+        if len(some) < N:
+            data = take_samples(data, some)
         chosen = select_k(data)
+        if donors is not None and few is not None:
+            W = factorize(data, few.W.shape[1]).W
+            chosen = selected(chosen, data, donors.codes[some], W)
         return [chosen.K], chosen.sentence, chosen
     ks = K if isinstance(K, range) else [K]
     if ks[-1] > min(F, N):
@@ -733,7 +745,9 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     donors = programs.donors
     if donors is not None:
         titles = [no_formula(name) for name in donors.names]
-        shown = np.column_stack([donors.found_in, np.where(donors.table, donors.usages, 0.0).T])
+        shown = np.column_stack(
+            [donors.found_in.astype(object), np.where(donors.table, donors.usages, 0.0).T]
+        )
         tables["donors"] = _rows(shown, numbers, ["donors", *titles])
         tables["scales"] = _rows(donors.scales.T, all_genes, titles)
     return tables | {

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.random import default_rng
 
+from ..data.blocks import TINY, over
 from ..data.groups import Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
+from ..judge.choose_k import GUESS, Evidence, Selection
 from ..judge.halves import HalfFit, cosines_in_halves, half_spectra, units_of
 from ..judge.matching import KNOWN_COSINE
 from ..names import Names
@@ -25,9 +27,9 @@ from ..solve.losses import get_loss
 from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted
-from ..types import Array, Texts
+from ..types import Array, Facts, Texts
 
-_EARLY, _FULL = Stopping(1e-4, max_iter=100), Stopping(1e-4, max_iter=60)
+_EARLY, _FULL = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=80)
 _COMPOSITION = 0.5  # power of the ratio of means that is taken for a scale at first
 
 
@@ -50,7 +52,15 @@ def fit_donors(
     groups = replace(groups, table=None)  # it was of other components
     stopping = _EARLY if is_early else _FULL
     start = get_loss("poisson").initialize(counts, W.shape[1], (W, H))
-    return fit_groups(counts, groups, "poisson", start.W, start.H, stopping=stopping)
+    return fit_groups(
+        counts,
+        groups,
+        "poisson",
+        start.W,
+        start.H,
+        stopping=stopping,
+        has_table=not is_early,
+    )
 
 
 def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> Groups:
@@ -62,17 +72,37 @@ def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> G
     return groups.fitted(estimate_scales(sums.of_data, fitted).scales, groups.table)
 
 
-def returning(data: DataMatrix, groups: Groups, W: Array) -> Array:
-    """Return which components (K,) are in fits of both halves of the donors, in one of 2 splits.
+def returning(data: DataMatrix, codes: Array | None, W: Array) -> Array:
+    """Return which components (K,) are in fits of both halves of donors, in one of 2 splits.
+
+    Without `codes`, the donors of the cells, the halves are of the cells.
 
     `data` are divided by the scales of the donors; a component is in a fit if its cosine with one
     of the fit's is above 0.9.
     """
     K = W.shape[1]
-    units = units_of(data, groups.codes)
+    units = units_of(data, codes)
     spectra = half_spectra(data, K, HalfFit(Problem()), units, default_rng(0), 2)
     is_there = cosines_in_halves(W, spectra) > KNOWN_COSINE
     return np.asarray(is_there.reshape(-1, 2, K).all(axis=1).any(axis=0))
+
+
+def selected(chosen: Selection, data: DataMatrix, codes: Array, W: Array) -> Selection:
+    """Return the choice of the number of programs by independent cells, given a fit of too many.
+
+    A program counts if it returns in both halves of the donors, or in both halves of the cells: a
+    program of one donor cannot return in others.
+    """
+    in_donors = returning(data, codes, W)
+    is_real = in_donors | returning(data, None, W)
+    K = max(int(is_real.sum()), 1)
+    n_shared = int(in_donors.sum())
+    most = W.shape[1]
+    reason = f"{K} of {most} programs return in independent cells, {n_shared} in other donors"
+    interval = (max(n_shared, 1), most)
+    ks = np.array([n_shared, K])
+    piece = Evidence("donors", K, interval, reason, 1, ks, ks / most, "share that returns")
+    return Selection(K, interval, GUESS, piece.name, reason, (*chosen.evidence, piece), (reason,))
 
 
 # --- what is said of donors -------------------------------------------------------------------
@@ -194,3 +224,17 @@ class Donors:
         if not lines[1:]:
             lines.append("the donors have no effect of their own on genes")
         return lines
+
+    def plain(self, names: Names) -> Facts:
+        """Return the sentences, and the shares of programs in donors, as plain values.
+
+        Parameters
+        ----------
+        names : Names
+        """
+        shares = np.where(self.table, over(self.usages, self.usages.sum(axis=1, keepdims=True)), 0)
+        rows = [
+            {"found": self.in_words(k), "shares": own.tolist(), "most": max(float(own.max()), TINY)}
+            for k, own in enumerate(shares.T)
+        ]
+        return {"sentences": self.in_sentences(names), "names": self.names, "rows": rows}

@@ -338,9 +338,6 @@ def verdict(context: Context) -> list[Row]:
     if context.stability is not None:
         place = [row.name for row in rows].index("Components") + 1
         rows[place:place] = _rows_of_stability(context.stability)
-    donors = context.result.settings.get("donors")
-    if donors:
-        rows.append(Row("Donors", "good", "; ".join(donors)))
     return rows
 
 

@@ -20,7 +20,7 @@ weighted geometric mean over features, with the same weights for all groups.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from ..types import Array
 from .problem import Problem
 from .run import Run, Stopping, StopReason
 
-_PARTS = 4  # of each group
+_PARTS = 8  # of each group
 _SMALLEST = 0.01  # variance of scales that a test should notice
 _PLAIN_ITERATIONS = 5  # from given factors, so that W H has the sums of V
 _NEW_ROUNDS = 3  # of estimates for new groups, one pass each
@@ -46,12 +46,15 @@ _LEAST = 0.1  # ... this: programs that have taken the scales give them back
 _USUAL = 0.95  # of features: the others vary most, perhaps by a component of one group
 _WIDEST = 2.5  # standard deviations: larger scales are perhaps a component of one group
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
+_FURTHER = 0.5  # share of the last change of log scales that is added to it, ...
+_WIDEST_STEP = 0.5  # ... at most
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
 _STRETCHES = 20
 # After so many stretches the table is decided: a group does not use a component if its support is
-# below this share of the largest.
+# below this share of the largest ...
 _SHARES = {10: 0.15, 15: 0.06, _STRETCHES: 0.03}
+_MOST_RISE = 0.3  # ... and without it the loss of its samples rises by less than this share
 
 
 class Sums(NamedTuple):
@@ -110,15 +113,14 @@ def _sum_known(
     return (sums,)
 
 
-@dataclass(frozen=True)
-class Scales:
+class Scales(NamedTuple):
     """Estimated scales.
 
     Attributes
     ----------
     scales : array (G, F)
-    features : array (F,)
-        What W takes: the factor of each feature.
+    features : array (G, F)
+        What W takes: the factor of each feature, for the components of each group.
     groups : array (G,)
         What H takes: the factor of each group.
     weights : array (F,)
@@ -137,8 +139,14 @@ class Scales:
     significance: float
 
 
-def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Scales:
-    """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
+def estimate_scales(
+    of_data: Array, fitted: Array, *, blocks: Array | None = None, least: float = 0.0
+) -> Scales:
+    """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups.
+
+    Groups of different `blocks` (G,) have no component in common, so only scales within a block can
+    be compared.
+    """
     P, G, F = of_data.shape
     S = of_data.sum(axis=0)
     left = over(S.sum(axis=0), fitted.sum(axis=(0, 1)))
@@ -148,38 +156,51 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
     squares = (deviations**2).sum(axis=0)
     # The products of the deviations of pairs of parts. W fits the sums over all parts, which lowers
     # the products by a share of the squares.
-    of_pairs = (S - M) ** 2 - squares * (1 - (P - 1) / (P * G - 1))
+    lost = (P - 1) / (P * G - 1) * squares
     pairs = M**2 - (fitted**2).sum(axis=0)
-    found = over(of_pairs, pairs)
+    found = over((S - M) ** 2 - squares + lost, pairs)
     # No weight may depend on the signs of deviations, or samples without any scales show some.
     spread = over(over(squares.sum(axis=0), M.sum(axis=0)), M)
     is_told = (pairs > 0) & (spread > 0)
     variance = _SMALLEST
-    significance = 0.0
-    for number in range(4):
+    for _ in range(4):
         weights = over(1.0, (variance + spread) ** 2) * is_told
         of_features = over((weights * found).sum(axis=0), weights.sum(axis=0))
         weights = weights * (of_features <= np.quantile(of_features, _USUAL))
         total = float((weights * found).sum())
-        if number == 0:
-            significance = total / max(float(norm(weights * found)), TINY)
         variance = max(float(over(total, weights.sum())) * (G / (G - 1)), 0.0)
-    weights = over(M.sum(axis=0), M.sum())
+    significance = _significance(deviations, lost, over(weights, pairs))
     if significance < _FOUND:
         variance = 0.0
     variance = max(variance, least)
-    if not variance:
-        ones = np.ones((G, F))
-        return Scales(ones, ones[0], ones[:, 0], weights, 0.0, significance)
-    logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
-    logs = np.clip(logs, -_WIDEST * np.sqrt(variance), _WIDEST * np.sqrt(variance))
-    features = logs.mean(axis=0)
+    logs = np.zeros((G, F))
+    if variance:
+        logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
+        widest = _WIDEST * np.sqrt(variance)
+        logs = np.clip(logs, -widest, widest)
+    of_all = over(M.sum(axis=0), M.sum())
+    blocks = np.zeros(G, int) if blocks is None else blocks
+    features = (
+        sums_by(blocks, logs, G) / np.maximum(np.bincount(blocks, minlength=G), 1)[:, None]
+    )[blocks]
     logs = logs - features
-    of_groups = logs @ weights
+    of_groups = logs @ of_all
     scales = np.exp(logs - of_groups[:, None])
-    return Scales(
-        scales, left * np.exp(features), np.exp(of_groups), weights, variance, significance
-    )
+    of_W = np.exp(features) * (left if variance else 1.0)
+    return Scales(scales, of_W, np.exp(of_groups), of_all, variance, significance)
+
+
+def _significance(deviations: Array, lost: Array, weights: Array) -> float:
+    """Return the sum of the products of all pairs of parts, in standard errors.
+
+    Without scales, products of different pairs are independent, with means of zero.
+    """
+    P = len(deviations)
+    by_group = deviations.swapaxes(0, 1)
+    products = (by_group * weights[:, None]) @ by_group.swapaxes(1, 2)
+    products = products[:, *np.triu_indices(P, 1)]
+    products += (weights * lost).sum(axis=1, keepdims=True) / (P * (P - 1))
+    return float(products.sum() / max(norm(products), TINY))
 
 
 def _noise(of_data: Array, fitted: Array) -> Array:
@@ -199,7 +220,13 @@ def _shrunk(S: Array, M: Array, prior: Array) -> Array:
 
 
 def run_groups(
-    run: Run, problem: Problem, V: DataMatrix, stopping: Stopping, n_plain: int
+    run: Run,
+    problem: Problem,
+    V: DataMatrix,
+    stopping: Stopping,
+    n_plain: int,
+    *,
+    has_table: bool = True,
 ) -> Problem:
     """Continue a run to its end; return the problem with the scales and the table of groups.
 
@@ -216,55 +243,76 @@ def run_groups(
         run.run()
     sums = sums_of(V, groups)
     length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _STRETCHES))
+    n_held = _HELD if groups.scales is None or groups.has_scales else 0
     while run.stretch < _STRETCHES and not _is_over(run, stopping):
-        if groups.scales is not None:
+        if problem.groups.scales is not None:
             most = min(stopping.max_iter, run.since + length)
             run.continue_with(replace(stopping, max_iter=most, tol=0.0))
             run.run()
-        W, H = run.factors()
-        fitted = _fitted_sums(V, sums, W, H)
-        least = _LEAST if run.stretch < _HELD else 0.0
-        found = estimate_scales(sums.of_data, fitted, least=least)
-        table = groups.table
-        if share := _SHARES.get(run.stretch + 1):
-            table = _table(V, problem, groups, W, H, share)
-        groups = replace(
-            groups,
-            scales=found.scales,
-            table=table,
-            weights=found.weights,
-            matter=found.significance,
-        )
-        problem = replace(problem, groups=groups)
-        W, H = _rescaled(V, problem, found, W, H)
-        run.continue_from(problem.objective(V), W, H, stopping)
+        share = _SHARES.get(run.stretch + 1) if has_table else None
+        if share is not None:
+            groups = replace(problem.groups, table=_table(V, problem, run, share))
+            problem = replace(problem, groups=groups)
+        least = _LEAST if run.stretch < n_held and not _is_over(run, stopping) else 0.0
+        problem = _rescaled(V, problem, run, sums, least)
     if not _is_over(run, stopping):
         run.continue_with(stopping)
         run.run()
     return problem
 
 
-def _table(
-    V: DataMatrix, problem: Problem, groups: Groups, W: Array, H: Aligned, share: float
-) -> Array:
-    """Return which component each group uses (G, K), decided anew from factors.
+def _rescaled(V: DataMatrix, problem: Problem, run: Run, sums: Sums, least: float) -> Problem:
+    """Estimate the scales from the factors of a run, which continues with them."""
+    W, H = run.factors()
+    groups = problem.groups
+    table = groups.table
+    if table is None:
+        table = np.ones((len(groups.names), W.shape[1]), bool)
+    fitted = _fitted_sums(V, sums, W, H)
+    found = estimate_scales(sums.of_data, fitted, blocks=groups.blocks, least=least)
+    scales = found.scales
+    if groups.scales is not None and found.variance and not groups.blocks.any():
+        logs = np.log(scales)
+        step = np.clip(_FURTHER * (logs - np.log(groups.scales)), -_WIDEST_STEP, _WIDEST_STEP)
+        logs = logs + step
+        scales = np.exp(logs - (logs @ found.weights)[:, None])
+    groups = replace(groups, scales=scales, weights=found.weights, matter=found.significance)
+    problem = replace(problem, groups=groups)
+    of_W = found.features[table.argmax(axis=0)].T  # those of a group that uses the component
+    of_W[:, : problem.n_fixed] = 1.0
+    factors = found.groups[:, None] * table
+    Ht, _ = V.map(_times_group, H.T, groups.codes_of(V), factors=factors)
+    reason = run.reason
+    run.continue_from(problem.objective(V), W * of_W.astype(W.dtype), Ht.T, run.stopping)
+    if reason in _OVER:
+        run.reason = reason
+    return problem
+
+
+def _table(V: DataMatrix, problem: Problem, run: Run, share: float) -> Array:
+    """Return which component each group uses (G, K), decided anew from the factors of a run.
 
     A group does not use a component if it supports it far less than the group that supports it
-    most. A component that groups use alike, however little, stays in all of them.
+    most, and the loss of the group hardly rises without it. A component that groups use alike,
+    however little, stays in all of them.
     """
-    if groups.table is not None:  # let all groups use all components again
-        free = replace(problem, groups=groups.fitted(groups.scales, None))
-        H = free.coefficients(V, W, unseen="ignore")[0]
-    objective = problem.objective(V)
+    W, H = run.factors()
+    left = run.in_units
+    groups = problem.groups
+    if groups.bars is not None:  # let all groups use all components again
+        free = replace(problem, groups=replace(groups, table=None))
+        H, _, left = free.coefficients(V, W, unseen="ignore")
     codes = groups.codes_of(V)
-    sizes, is_small = _sizes(V, groups)
-    support = objective.support(W, H.T, V.align(codes), len(sizes))
-    squares = over(support, sizes[:, None])
-    return is_small[:, None] | (squares >= share**2 * squares.max(axis=0))
+    masses, sizes, is_small = _sizes(V, groups)
+    rises, squares = run.objective.support(W, H.T, V.align(codes), len(sizes))
+    squares = over(squares, sizes[:, None])
+    is_used = squares >= share**2 * squares.max(axis=0)
+    is_needed = over(rises, masses[:, None]) > _MOST_RISE * left / masses.sum()
+    return is_small[:, None] | is_used | is_needed
 
 
-def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array]:
-    """Return the size of each group, as its support counts it, and whether it is small.
+def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array, Array]:
+    """Return the weight of each group, its size as its support counts it, and whether it is small.
 
     A sample of weight w has w^2 times the support. Chance decides what a small group uses; samples
     that have no weight, or no known entry, do not count.
@@ -274,8 +322,12 @@ def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array]:
     given = V.unweighed
     weights = np.ones(codes.size) if given is None or given.roots is None else given.weights
     n_known = np.bincount(codes[np.asarray(V.norms_squared) > 0], minlength=G)
+    masses = np.bincount(codes, weights, minlength=G)
     sizes = np.bincount(codes, weights**2, minlength=G)
-    return sizes, np.minimum(n_known, groups.sizes) < SMALL_GROUP
+    return masses, sizes, np.minimum(n_known, groups.sizes) < SMALL_GROUP
+
+
+_OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
 
 
 def _is_over(run: Run, stopping: Stopping) -> bool:
@@ -303,6 +355,7 @@ def fit_groups(
     *,
     solver: str = "auto",
     stopping: Stopping = Stopping(),  # noqa: B008 - immutable
+    has_table: bool = True,
 ) -> GroupFit:
     """Fit factors with groups, from given factors; see the module.
 
@@ -317,6 +370,8 @@ def fit_groups(
     solver : str
     stopping : Stopping
         Its iterations include those of all stretches.
+    has_table : bool
+        Whether a group may use some components only.
     """
     problem = Problem(loss, groups=groups)
     chosen = problem.loss.solver(solver)
@@ -324,26 +379,12 @@ def fit_groups(
     data, problem = problem.iterated(V)
     with data.own_threads():
         run = Run(problem.objective(data), W, H, chosen, stopping)
-        found = run_groups(run, problem, data, stopping, _PLAIN_ITERATIONS).groups
+        found = run_groups(
+            run, problem, data, stopping, _PLAIN_ITERATIONS, has_table=has_table
+        ).groups
         if found is None:
             found = Groups(np.zeros(V.n_samples, int), ("all",), np.ones((1, V.n_features)))
         return GroupFit(*run.factors(), found)
-
-
-_OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
-
-
-def _rescaled(
-    V: DataMatrix, problem: Problem, found: Scales, W: Array, H: Aligned
-) -> tuple[Array, Aligned]:
-    """Return W and H with the factors that the scales leave to them."""
-    W = np.array(W)
-    W[:, problem.n_fixed :] *= found.features[:, None].astype(W.dtype)
-    groups = problem.groups
-    table = np.ones(W.shape[1]) if groups.table is None else groups.table
-    factors = found.groups[:, None] * table
-    Ht = V.map(_times_group, H.T, groups.codes_of(V), factors=factors)[0]
-    return W, Ht.T
 
 
 def _times_group(index: range, H: Array, codes: Array, *, factors: Array) -> tuple[Array, None]:

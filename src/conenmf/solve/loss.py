@@ -572,11 +572,11 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         """
 
     def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
-        """Return how strongly each group of samples supports each component, (count, K).
+        """Return how strongly each group of samples supports each component, (2, count, K).
 
-        It is the sum, over the samples of the group, of the squares of h^2 / [A^-1]_kk, where A is
-        the curvature of the loss of a sample: twice what the loss rises, to second order, if the
-        sample does not use the component. Components are compared by it, so its unit is free.
+        These are the sums, over the samples of the group, of h^2 / [A^-1]_kk / 2 and of its square.
+        A is the curvature of the loss of a sample, so this is by how much the loss rises, to second
+        order, if the sample does not use the component.
 
         Parameters
         ----------
@@ -631,7 +631,8 @@ def inverse_of(A: Array) -> Array:
 def _sum_fourth(
     index: range, H: Array, codes: Array, *, strength: Array, count: int
 ) -> tuple[Array]:
-    return (sums_by(codes, (exact(H) ** 2 * strength) ** 2, count),)
+    gains = exact(H) ** 2 * strength
+    return (np.array([sums_by(codes, one, count) for one in (gains, gains**2)]),)
 
 
 # The objective of any loss.

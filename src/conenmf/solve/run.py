@@ -347,6 +347,11 @@ class Run:
         return len(self.errors)
 
     @property
+    def in_units(self) -> float:
+        """The value of the objective in the units of V."""
+        return self.value * self.objective.unit**self.objective.loss.degree
+
+    @property
     def approximation(self) -> AnyObjective | None:
         """The similar objective that this run still uses, or None."""
         return None if self._exact is None else self.objective
@@ -541,8 +546,9 @@ class Run:
         self.continue_with(self.stopping)
         if self.callback is None:
             return
-        objective = self.value * self.objective.unit**self.objective.loss.degree
-        now = Iteration(self.n_iter, self.elapsed[-1], self.errors[-1], self.passes[-1], objective)
+        now = Iteration(
+            self.n_iter, self.elapsed[-1], self.errors[-1], self.passes[-1], self.in_units
+        )
         if asks_to_stop(self.callback, now):
             self.reason = StopReason.CALLBACK
             if self.save is not None:

@@ -607,7 +607,7 @@ class Divergence(Objective[CountSums, CountShared]):
 def _support(
     block: Block, H: Array, codes: Array, weights: EntryWeights = None, *, W: Array, count: int
 ) -> tuple[Array]:
-    """Step: sum the squares of h^2 / [A^-1]_kk over the samples of each group."""
+    """Step: sum h^2 / [A^-1]_kk / 2, and its squares, over the samples of each group."""
     counts = known_counts(block, weights)
     K = W.shape[1]
     gains = np.empty(H.shape)
@@ -617,8 +617,8 @@ def _support(
         ratios = ratios_of(some, Side.of(W), Y)
         curved = with_data(some, ratios.data**2 / exact(some.data))
         A = unpack(products(curved, pack(W)), K)
-        gains[part] = Y**2 / np.diagonal(inverse_of(A), axis1=1, axis2=2)
-    return (sums_by(codes, gains**2, count),)
+        gains[part] = Y**2 / np.diagonal(inverse_of(A), axis1=1, axis2=2) / 2
+    return (np.array([sums_by(codes, one, count) for one in (gains, gains**2)]),)
 
 
 def _reorder(
