@@ -172,14 +172,16 @@ def test_the_table_costs_hardly_any_error(K, loss, monkeypatch):
     for seed in range(1, 7):
         X, labels = few_features(seed, K, loss)
         V = from_rows(X)
-        plain = factorize(V, K, loss=loss).relative_error
+        plain = factorize(V, K, loss=loss)
         fit = factorize(V, K, loss=loss, groups=labels)
         with monkeypatch.context() as patch:
             patch.setattr(solve_groups, "_SHARES", {})
-            free = factorize(V, K, loss=loss, groups=labels).relative_error
-        errors.append((fit.relative_error, free, plain))
-        assert fit.relative_error <= 1.6 * free  # another minimum
-        assert fit.relative_error < plain
+            free = factorize(V, K, loss=loss, groups=labels)
+        # What a run minimises: the error of the data divided by the scales.
+        last = [one.history.relative_error[-1] for one in (fit, free, plain)]
+        errors.append(last)
+        assert last[0] <= 1.6 * last[1]  # another minimum
+        assert fit.relative_error < plain.relative_error
     fit, free, plain = np.mean(errors, axis=0)
     assert fit < 1.1 * free
     assert fit < 0.6 * plain

@@ -239,8 +239,7 @@ class Groups:
             if of.of_sigma:  # uncertainties are divided too
                 squares = np.asarray(self.scales) ** 2
                 weights = V.by_rows(partial(_times, rows=squares), weights, self.codes_of(V))
-            now = Observed.of(view, weights)
-            view.observed = None if now is None else replace(now, of_sigma=of.of_sigma)
+            view.observed = Observed.of(view, weights)
         return view
 
     def _check(self, labels: object) -> None:
