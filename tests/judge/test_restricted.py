@@ -173,8 +173,8 @@ def test_the_range_of_numbers_begins_above_the_known_ones(mixed):
         stability(from_columns(V), 2, 4, problem=Problem(fixed=W[:, :2]))
     with pytest.raises(ComponentsError, match="3 components are fixed, more than the 2"):
         stability(from_columns(V), 2, 4, problem=Problem(fixed=W))
-    with pytest.raises(ComponentsError, match="3 components are fixed, and 2 is less"):
-        select_k(from_columns(V), [2, 4], problem=Problem(fixed=W))
+    with pytest.raises(ComponentsError, match="3 components are fixed, more than the 2 that are"):
+        select_k(from_columns(V), [1, 2], problem=Problem(fixed=W))
 
 
 def test_the_model_passes_its_constraints_on(mixed):

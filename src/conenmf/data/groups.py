@@ -239,7 +239,8 @@ class Groups:
             if of.of_sigma:  # uncertainties are divided too
                 squares = np.asarray(self.scales) ** 2
                 weights = V.by_rows(partial(_times, rows=squares), weights, self.codes_of(V))
-            view.observed = Observed.of(view, weights)
+            now = Observed.of(view, weights)
+            view.observed = None if now is None else replace(now, of_sigma=of.of_sigma)
         return view
 
     def _check(self, labels: object) -> None:
@@ -332,11 +333,12 @@ def groups_in(
 def of_residuals(V: DataMatrix, W: Array, H: Aligned, groups: Groups | None) -> tuple[Any, Facts]:
     """Return the aligned arrays and the shared values that `scaled_residuals` needs.
 
-    V is divided by the scales of the groups.
+    V is divided by the scales of the groups, and its uncertainties too.
     """
     codes = np.zeros(V.n_samples, int)
     scales = np.ones((1, V.n_features))
-    if groups is not None and groups.scales is not None:
+    has_sigma = V.observed is not None and V.observed.of_sigma
+    if groups is not None and groups.scales is not None and not has_sigma:
         codes = groups.codes_of(V)
         scales = groups.scales
     rows = (H.T, V.align(codes), *V.aligned_weights)

@@ -989,9 +989,9 @@ def select_k(
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
     problem = problem_of(problem, loss, "select_k").bind(V)
-    if candidates is not None and candidates[0] < problem.n_fixed:
+    if candidates is not None and candidates[-1] < problem.n_fixed:
         raise ComponentsError(
-            f"{problem.n_fixed} components are fixed, and {candidates[0]} is less: the number "
-            "counts them too"
+            f"{problem.n_fixed} components are fixed, more than the {candidates[-1]} that are "
+            "tried at most: the number counts them too"
         )
     return choose_k(V, problem, candidates, max_time=budget, callback=callback)

@@ -320,7 +320,7 @@ def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array, Array]:
     G = len(groups.names)
     codes = groups.codes_of(V)
     given = V.unweighed
-    weights = np.ones(codes.size) if given is None or given.roots is None else given.weights
+    weights = np.ones(codes.size) if given is None or given.scales is None else given.weights
     n_known = np.bincount(codes[np.asarray(V.norms_squared) > 0], minlength=G)
     masses = np.bincount(codes, weights, minlength=G)
     sizes = np.bincount(codes, weights**2, minlength=G)
