@@ -193,9 +193,7 @@ def likelihoods(
                 W = fits.factors[k]
     if not _is_uneven(part, fits.factors[fits.best], noise.dispersion):
         return fits
-    k = min(candidates, key=lambda k: abs(k - first))  # as likelihoods cannot choose
-    if k not in fits.costs:
-        fits.add(_best_of_several(data, k, rng, _SEARCH_STARTS))
+    k = min(fits.costs, key=lambda k: abs(k - first))  # as likelihoods cannot choose
     return fits._replace(factors={k: fits.factors[k]}, costs={k: fits.costs[k]}, is_uneven=True)
 
 
