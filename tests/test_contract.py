@@ -36,6 +36,7 @@ import conenmf
 from conenmf import ConeNMF, ConeNMFError, Factorization, Problem, factorize, from_rows
 from conenmf.cli import app
 from conenmf.data.known import weigh_samples
+from conenmf.fields.measurements import bootstrap, measurements
 from conenmf.judge.displacement import displacement
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
@@ -352,6 +353,20 @@ def by_restricted_select_k(case, folder, loss):
     return Answer(found.K, None, (*found.interval, found.grade, found.decided_by))
 
 
+def by_measurements(case, folder, loss):
+    """Leave out a species, and fit."""
+    V = measurements(case.opened(), bad=[case.X.shape[1] - 1])
+    result = factorize(V, case.K, **stopping(case, loss))
+    return Answer(result.K, result.relative_error, labels=np.asarray(result.labels))
+
+
+def by_bootstrap(case, folder, loss):
+    """Count where clear components are found; draws depend on the order and number of samples."""
+    result = factorize(case.opened(), case.K, **stopping(case, loss))
+    found = bootstrap(result, 4, min_correlation=0.3)
+    return Answer(result.K, result.relative_error, numbers=(found.found.sum(),))
+
+
 def by_displacement(case, folder, loss):
     """Displace the entries of one feature, with the first component known, and penalties."""
     problem = restricted(case)
@@ -531,6 +546,8 @@ DOORS = {
     "stability, poisson": Door(by_stability, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
     "certify": Door(by_certify, lacks=(*NO_AUTO, *NO_INIT)),
     "certify, poisson": Door(by_certify, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
+    "measurements": Door(by_measurements, lacks=(*NO_AUTO, *NO_INIT)),
+    "bootstrap": Door(by_bootstrap, lacks=(*NO_AUTO, *NO_INIT)),
     "displacement": Door(by_displacement, lacks=(*NO_AUTO, *NO_INIT)),
     "uniqueness": Door(by_uniqueness, lacks=(*NO_AUTO, *NO_INIT)),
     "diagnose": Door(by_diagnose, lacks=(*NO_AUTO, *NO_INIT)),
@@ -605,6 +622,12 @@ REFUSED = {
         ("mask", "weights"),
         "this needs complete data",
         "docs/limitations.md: the stability of counts is for complete data",
+    ),
+    **cells(
+        "measurements",
+        "one feature",
+        "all species are bad",
+        "the only species is left out",
     ),
     **cells(
         "ConeNMF.for_scenes",

@@ -45,6 +45,35 @@ def test_cells_go_from_a_file_to_programs(atlas, output_of):
     assert facts["verdict"] == "stable"
 
 
+def test_screen_files_and_page_agree(tmp_path, monkeypatch, output_of):
+    """One numbering, one word, one list of genes, and the same cells of each program."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    sizes = (50, 35, 25, 10)
+    usages = np.repeat(np.eye(4), sizes, axis=0) + 0.1 * rng.random((120, 4))
+    spectra = rng.gamma(0.3, 1.0, (4, 60)) * np.array([[0.3], [2.0], [1.0], [5.0]])
+    counts = rng.poisson(20 * usages @ spectra + 0.1).astype(np.float32)
+    genes = pd.DataFrame(index=[f"gene-{n}" for n in range(60)])
+    anndata.AnnData(sp.csr_matrix(counts), var=genes).write_h5ad("mix.h5ad")
+    output = output_of("cells", "mix.h5ad", "-k", 4, "--runs", 4, "-q", "-o", "out")
+    lines = re.findall(r"^program (\d): .*, (\d+) cells?; (.*)$", output, re.MULTILINE)
+    assert [int(number) for number, _, _ in lines] == [1, 2, 3, 4]
+    page = Path("out/mix.report.k_4.html").read_text("utf-8")
+    plain = re.sub(r"<(script|style).*?</|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert "component" not in plain.lower()
+    cards = page.split("<article")[1:]
+    score = table("out/mix.gene_spectra_score.k_4.dt_0_5.txt")
+    labels = anndata.read_h5ad("out/mix.k_4.dt_0_5.h5ad").obs["conenmf"].astype(int)
+    for (number, size, named), card in zip(lines, cards, strict=True):
+        assert f"Program {number}</h3>" in card
+        assert f"{size} of 120" in card
+        assert int(cells) == (labels == int(number)).sum()
+        ordered = score.loc[int(number)].sort_values(ascending=False).index[:6].tolist()
+        assert named.split(", ") == ordered
+        shown = re.findall(r'<span class="of">(gene-\d+)</span>', card)
+        assert shown[:6] == ordered
+
+
 def test_other_options_and_json(atlas, output_of):
     Path("genes.txt").write_text("3\n12\n15\n")
     options = "-k 2 --runs 2 -q --genes-file genes.txt --log1p --no-anndata --no-report --name b"
@@ -64,7 +93,7 @@ def test_the_page_leads_from_counts_to_programs(tmp_path, monkeypatch, output_of
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], values)
     (words,) = re.findall(r"^\$ conenmf (cells cells\.h5ad .*)", page, re.MULTILINE)
     output = output_of(*words.split())
-    assert "5 programs of 3 to 7: the largest number whose components are all stable" in output
+    assert "5 programs of 3 to 7: the largest number whose programs are all stable" in output
     spectra = table("programs/cells.gene_spectra_tpm.k_5.dt_0_5.txt")[[*values["genes"].index]]
     order, cosines = match_components(values["spectra"].T, spectra.to_numpy().T)
     assert cosines.min() > 0.99

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cli import main
+from conenmf.data.known import weigh_samples
 from conenmf.errors import NotAvailableError, OptionError
 from conenmf.fields.measurements import Q_of_starts, bootstrap, measurements
 from conenmf.judge.displacement import displacement
@@ -127,6 +128,17 @@ def test_a_bootstrap_finds_clear_components_in_all_runs_and_noise_in_few():
     np.testing.assert_array_equal(bootstrap(doubtful, 25, min_correlation=0.9).found, some.found)
 
 
+def test_a_bootstrap_draws_samples_as_often_as_they_weigh():
+    rng = np.random.default_rng(3)
+    X = np.kron(np.eye(2), np.ones((8, 4))) * (0.5 + rng.random((16, 8)))
+    weights = rng.integers(1, 4, 16)
+    weighed = factorize(weigh_samples(from_rows(X), weights), 2, max_iter=500)
+    found = bootstrap(weighed, 5)
+    repeated = bootstrap(factorize(X.repeat(weights, axis=0), 2, max_iter=500), 5)
+    np.testing.assert_array_equal(found.found, [5, 5])
+    np.testing.assert_allclose(found.W, repeated.W, atol=1e-6)
+
+
 def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X, sigma = air
@@ -163,7 +175,7 @@ def test_uncertainties_that_are_given_twice_and_species_that_are_all_bad(air):
     _, sigma = air
     with pytest.raises(OptionError, match="sigma is given, and the data have uncertainties"):
         measurements(opened(air), sigma)
-    with pytest.raises(OptionError, match="bad leaves no species"):
+    with pytest.raises(OptionError, match="all species are bad: keep at least one"):
         opened(air, bad=SPECIES)
 
 

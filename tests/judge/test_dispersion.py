@@ -8,9 +8,11 @@ from scipy.stats import nbinom
 from conenmf import from_columns, stability
 from conenmf.data.resample import balance_samples
 from conenmf.judge.dispersion import (
+    _influence,
     _refitted,
     dispersion,
     edge_of,
+    likelihoods,
     pruned,
     quasi_divergence,
 )
@@ -209,3 +211,53 @@ def test_a_component_that_noise_explains_keeps_one_activity(seed):
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found.sum(axis=0), 1)
     assert np.count_nonzero(found > 1e-6, axis=0).min() > 1
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.1])
+def test_influence_is_that_of_weighted_regressions(phi, rng):
+    W = rng.random((12, 3))
+    H = 50 * rng.random((3, 7))
+    H[0, 2] = 0.0  # no parameter of its sample
+    gains, leverages = _influence(W, H, phi)
+    expected = np.zeros(3)
+    hats = np.zeros(12)
+    for h, x in zip(H.T, (W @ H).T, strict=True):
+        own = h > 0
+        P = np.diag(1 / (x + phi * x**2))
+        inverse = np.linalg.inv(W[:, own].T @ P @ W[:, own])
+        expected[own] += h[own] ** 2 / np.diagonal(inverse)
+        hats += np.diagonal(W[:, own] @ inverse @ W[:, own].T @ P) / 7
+    np.testing.assert_allclose(gains, expected, rtol=1e-5)
+    np.testing.assert_allclose(leverages, hats, rtol=1e-5)
+
+
+@pytest.mark.parametrize("by_feature", [False, True])
+def test_too_many_components_do_not_look_like_uneven_dispersion(by_feature):
+    """Fits begin with many more components than there are, and descend to their number."""
+    rates, rng, _ = rates_of(F=60, N=400, K=4)
+    size = np.exp(rng.uniform(np.log(2), np.log(100), (60, 1))) if by_feature else 10
+    X = rng.poisson(rates * rng.gamma(size, 1 / size, rates.shape)).astype(float)
+    tried = []
+    fits = likelihoods(from_columns(X), rng, None, np.inf, 11, tried.append)
+    assert tried[0] == 14
+    assert fits.is_uneven == by_feature
+    if by_feature:
+        assert len(fits.costs) == 1
+    else:
+        assert fits.best == 4
+        assert sorted(fits.costs) == list(range(2, 15))
+
+
+def test_what_many_components_explain_of_noise_is_not_uneven_dispersion():
+    rates, rng, _ = rates_of(F=60, N=900, K=12)
+    X = rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float)
+    assert not likelihoods(from_columns(X), rng, np.array([14]), np.inf, 14).is_uneven
+
+
+def test_numbers_that_are_given_are_the_only_ones():
+    rates, rng, _ = rates_of(F=40, N=150)
+    X = rng.poisson(rates).astype(float)
+    fits = likelihoods(from_columns(X), rng, np.array([1, 3, 6]), np.inf, 5)
+    assert (fits.best, sorted(fits.costs)) == (3, [1, 3, 6])
+    fits = likelihoods(from_columns(X), rng, np.array([1, 3, 6]), np.inf, 1)
+    assert fits.best == 3  # the search goes up, too

@@ -17,6 +17,7 @@ from ..errors import ConeNMFError, FileFormatError, Option
 from ..export import check_packages
 from ..fields.cells import (
     Programs,
+    as_result,
     check_run,
     find_programs,
     pictures,
@@ -25,7 +26,6 @@ from ..fields.cells import (
     scaled_genes,
     write_programs,
 )
-from ..fields.mutations import consensus_of
 from ..io.text import read_names
 from ..report import write_report
 from ..types import Facts
@@ -180,6 +180,6 @@ def _find(
             if programs.donors is not None:
                 factored = programs.donors.divided(factored, groups, programs.genes)
                 more["donors"] = programs.donors.plain(programs.names)
-            result = request.describe(consensus_of(factored, found), **more)
+            result = request.describe(as_result(programs, factored), **more)
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

@@ -167,7 +167,7 @@ def by_entries(V: DataMatrix) -> DataMatrix:
     """Return V in the form that is fastest for steps which work long on each nonzero entry.
 
     For dense data in memory this is the compressed form in both orders, unless it takes much more
-    memory. Other data are returned as they are. Passes count for V.
+    memory. Other data are returned as they are. Weights of entries stay. Passes count for V.
     """
     if not isinstance(V, DenseMatrix):
         return V
@@ -179,6 +179,7 @@ def by_entries(V: DataMatrix) -> DataMatrix:
         rows = rows.astype(V.dtype)
     twin = SparseMatrix(sp.csr_array(rows), dtype=V.dtype, n_threads=V.n_threads)
     twin._measures = V.measures
+    twin.observed = V.observed
     twin._passes_by_thread = V._passes_by_thread
     return twin
 

@@ -49,6 +49,7 @@ from ..export import (
 from ..io.open import as_data, prepare
 from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
+from ..judge.matching import match_components
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
@@ -63,6 +64,7 @@ from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
 from .donors import Donors, first_scales, fit_donors, returning, scales_of_all, selected
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
+from .mutations import consensus_of
 
 # Called with the current step and the share of the work that is done.
 Progress: TypeAlias = Callable[[str, float], object]
@@ -326,7 +328,7 @@ def find_programs(
         found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
-        "K_decided_by": reason,
+        "K_decided_by": reason.replace("component", "program"),
         "n_runs": n_runs,
         "n_genes": int(chosen.size),
         "log1p": log1p,
@@ -650,6 +652,34 @@ def write_programs(
         elif counts is not None:
             annotated_counts(counts, streams["annotated"], _annotations(programs, facts))
     return list(paths.values())
+
+
+def as_result(programs: Programs, data: DataMatrix) -> Factorization:
+    """Return programs as a result whose report has their numbers, names, cells and markers.
+
+    Parameters
+    ----------
+    programs : Programs
+    data : DataMatrix
+        The factored genes, as `scaled_genes` returns them.
+    """
+    found = replace(programs.stability, W=programs.spectra)
+    result = consensus_of(data, found)
+    order = match_components(programs.spectra, result.W)[0]
+    markers = []
+    for k, genes in enumerate(programs.markers()):
+        scores = np.sort(programs.spectra_score[:, k])[::-1][: len(genes)]
+        markers.append((genes, scores.tolist()))
+    names = [f"program {k + 1}" for k in range(programs.K)]
+    words: Facts = {"word": "program", "component_names": names, "markers": markers}
+    return replace(
+        result,
+        W=result.W[:, order],
+        H=np.asarray(result.H)[order],
+        shares=result.shares[order],
+        labels=programs.labels,
+        settings={**result.settings, **words},
+    )
 
 
 def pictures(programs: Programs, name: str) -> Facts:

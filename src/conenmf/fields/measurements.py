@@ -77,7 +77,7 @@ class Species:
             raise OptionError(f"{V.names.feature(both)} is bad, and weak or the total: choose one")
         kept = np.setdiff1d(np.arange(F), bad)
         if not kept.size:
-            raise OptionError(Option("bad"), " leaves no species: name fewer")
+            raise OptionError("all species are bad: keep at least one")
         factors = np.where(np.isin(kept, weak + total), _OF_WEAK, 1.0)
         chosen = choose_features(V, kept, factors)
         remarks = []
@@ -210,7 +210,7 @@ def bootstrap(
     V = result.data
     if V is None or "sigma" not in result.problem.loss.constraints:
         raise NotAvailableError("a bootstrap needs the data of the fit, by least squares")
-    H = np.asarray(result.H)
+    H = np.asarray(result.H if V.unweighed is None else V.unweighed.weighed(result.H))
     solver = result.problem.loss.solver("auto")
     found = np.zeros(result.K, int)
     shares = np.full((n_runs, *result.W.shape), np.nan)

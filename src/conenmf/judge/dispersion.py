@@ -20,7 +20,8 @@ from numpy.linalg import norm
 from numpy.random import Generator
 
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Block, dense, first_largest
+from ..data.blocks import TINY, Block, dense, first_largest, over, slices
+from ..data.entries import pack, unpack
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
@@ -28,7 +29,7 @@ from ..io.open import from_columns
 from ..linalg.bisection import bisect
 from ..solve.alternate import alternate
 from ..solve.inits import Start
-from ..solve.loss import Noise
+from ..solve.loss import Noise, inverse_of
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
 from ..types import Array, Pair, Shape
@@ -51,6 +52,8 @@ _MIN_GAIN = 4.0  # in the log-likelihood of a sample: an activity that gains les
 _PRUNING = Stopping(0.0, max_iter=10)
 _ENDING = Stopping(1e-6, max_iter=200)
 _REFITTING = 12  # steps that refit the activities of a sample with and without one of them
+_MIXED_SHARE = 0.01  # of the mean sample in a component that begins a fit
+_GRAM_NUMBERS = 1 << 21  # in the second derivatives of samples that are inverted at a time
 _FLOOR = 1e-9  # of an entry of W, or a rate, instead of zero
 _BEYOND = 3  # how many components beyond an estimate explain all but noise
 _PATIENCE = 2  # worse numbers in a row before stopping
@@ -121,7 +124,7 @@ class CountFits(NamedTuple):
     costs : dict
         For each k: the divergence plus k times what a component explains of noise, over the latter.
     is_uneven : bool
-        Whether the dispersion differs between features; then only one number is fitted.
+        Whether the dispersion differs between features; then only one number is kept.
     """
 
     part: _Part
@@ -129,6 +132,22 @@ class CountFits(NamedTuple):
     factors: dict[int, Array]
     costs: dict[int, float]
     is_uneven: bool
+
+    @property
+    def best(self) -> int:
+        """The number with the lowest cost."""
+        return min(self.costs, key=self.costs.__getitem__)
+
+    def add(self, W: Array) -> bool:
+        """Keep a fit if it is the best of its number; return whether it is the best of all."""
+        k = W.shape[1]
+        H = _coefficients(self.part.V, W)
+        left = quasi_divergence(self.part.V, W, H, self.noise.dispersion)
+        cost = left / edge_of(self.part.V.shape) + k
+        if cost < self.costs.get(k, np.inf):
+            self.factors[k] = W
+            self.costs[k] = cost
+        return self.best == k
 
 
 def likelihoods(
@@ -139,38 +158,43 @@ def likelihoods(
     first: int,
     watch: Callable[[int], object] | None = None,
 ) -> CountFits:
-    """Fit numbers of components around the best one, until two more and one fewer cost more.
+    """Fit numbers of components around the best one, until two more and two fewer cost more.
 
-    `first` is an estimate of the best number. For large data a subset of the samples is fitted. At
-    the `deadline` of `time.perf_counter` no more numbers are tried. `watch` is called with each
-    number before its fit.
+    `first` is an estimate of the best number. The first fit has a few components more, and each
+    next one begins without the components that explain least. If its cost is not the lowest so far,
+    random starts are also tried. For large data a subset of the samples is fitted. At the
+    `deadline` of `time.perf_counter` no more numbers are tried. `watch` is called with each number
+    before its fit.
     """
     part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.n_features, _MIN_SAMPLES))
     most = min(part.V.shape)
     candidates = [k for k in (range(1, most + 1) if ks is None else ks.tolist()) if k <= most]
-    highest = min(first + _BEYOND, candidates[-1])
-    if watch is not None:
-        watch(highest)
-    W, noise = _pilot(part, highest, rng, _SEARCH_ROUNDS)
-    fits = CountFits(part, noise, {}, {}, _is_uneven(part, W, noise.dispersion))
-    if fits.is_uneven:  # the likelihood does not hold, so it cannot choose
-        candidates = [min(candidates, key=lambda k: abs(k - first))]
-    start = np.argmin(np.abs(np.array(candidates) - first))
-    for step, patience in ((-1, 1), (1, _PATIENCE)):
-        for k in candidates[start::step]:
-            best = min(fits.costs, key=fits.costs.__getitem__, default=k)
-            is_late = perf_counter() > deadline
-            if fits.costs and (is_late or (k - best) * step > patience):
+    fewer = [k for k in candidates if k <= first + _BEYOND] or candidates[:1]
+    more = candidates[len(fewer) :]
+    watch = watch or (lambda k: None)
+    watch(fewer[-1])
+    W, noise = _pilot(part, fewer.pop(), rng, _SEARCH_ROUNDS)
+    data = _LOSS.data(noise.weighed(part.V))
+    fits = CountFits(part, noise, {}, {}, is_uneven=False)
+    fits.add(W)
+    for numbers in (fewer[::-1], more):
+        for k in numbers:
+            beyond = [other for other in fits.costs if (fits.best - other) * (other - k) > 0]
+            if len(beyond) >= _PATIENCE or perf_counter() > deadline:
                 break
-            if k not in fits.costs:
-                if watch is not None:
-                    watch(k)
-                W = _best_of_several(noise.weighed(part.V), k, rng, _SEARCH_STARTS)
-                fits.factors[k] = W
-                H = _coefficients(part.V, W)
-                left = quasi_divergence(part.V, W, H, noise.dispersion)
-                fits.costs[k] = left / edge_of(part.V.shape) + k
-    return fits
+            watch(k)
+            is_least = False
+            if k < W.shape[1]:
+                start = _LOSS.initialize(data, k, _strongest(part, W, noise.dispersion, k))
+                W = fitted_counts(data, start, _STOPPING).W.astype(float)
+                is_least = fits.add(W)
+            if not is_least:
+                fits.add(_best_of_several(data, k, rng, _SEARCH_STARTS))
+                W = fits.factors[k]
+    if not _is_uneven(part, fits.factors[fits.best], noise.dispersion):
+        return fits
+    k = min(fits.costs, key=lambda k: abs(k - first))  # as likelihoods cannot choose
+    return fits._replace(factors={k: fits.factors[k]}, costs={k: fits.costs[k]}, is_uneven=True)
 
 
 def _coefficients(V: DataMatrix, W: Array) -> Array:
@@ -245,7 +269,8 @@ def _pilot(part: _Part, K: int, rng: Generator, rounds: int = _ROUNDS) -> tuple[
     noise = POISSON
     W = np.empty(0)
     for _ in range(rounds):
-        W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
+        data = _LOSS.data(noise.weighed(part.V))
+        W = _best_of_several(data, min(K, *part.V.shape), rng)
         H = _coefficients(part.V, W)
         phi = _solved(part.counts, W, H)
         if phi == 0:
@@ -329,17 +354,50 @@ def _weights(phi: float, W: Array, H: Array) -> Array:
 def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
     """Return whether the dispersion differs between features by more than chance.
 
-    The squared residuals of a feature, over their variance for the common dispersion, have a mean
-    of one, apart from chance and from what the fit explains of noise.
+    The squared residual of an entry, over its variance for the common dispersion, has a mean of one
+    less its leverage.
     """
     if phi == 0:
         return False
-    rates = part.rates(W)
+    H = _coefficients(part.V, W)
+    rates = np.maximum(W @ H, TINY)
     ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
-    ratios /= max(ratios.mean(), TINY)
+    expected = 1 - _influence(W, H, phi)[1]
+    ratios *= expected.mean() / max(ratios.mean(), TINY)
     spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
-    z = (ratios.mean(axis=1) - 1) / np.maximum(spreads, TINY)
+    z = (ratios.mean(axis=1) - expected) / np.maximum(spreads, _FLOOR)
     return bool(np.median(z**2) > _MAX_UNEVENNESS)
+
+
+def _strongest(part: _Part, W: Array, phi: float, k: int) -> Array:
+    """Return the k components (F, k) whose removal would cost most, above zero."""
+    gains = _influence(W, _coefficients(part.V, W), phi)[0]
+    kept = W[:, np.sort(np.argsort(-gains, kind="stable")[:k])]
+    mean = part.counts.sum(axis=1, keepdims=True) / part.counts.sum()
+    return (1 - _MIXED_SHARE) * kept / kept.sum(axis=0) + _MIXED_SHARE * mean
+
+
+def _influence(W: Array, H: Array, phi: float) -> Pair:
+    """Return what each component explains beyond the others (K,), and leverages of features (F,).
+
+    Both follow from the second derivative A in the active coefficients h of a sample. Without one
+    of them, the divergence rises by about h^2 / [A^-1]_kk / 2. The leverage of an entry is
+    p w' A^-1 w, with its precision p: the share of its noise that the coefficients explain.
+    """
+    K, N = H.shape
+    rates = np.maximum(W @ H, _FLOOR)
+    precision = 1 / (rates + phi * rates**2)
+    is_active = H.T * W.sum(axis=0) > _ACTIVE_SHARE * rates.sum(axis=0)[:, None]
+    gains = np.zeros(K)
+    leverages = np.zeros(len(W))
+    for some in slices(N, 1 + _GRAM_NUMBERS // K**2):
+        own = is_active[some]
+        pairs = own[:, :, None] & own[:, None, :]
+        inverse = pairs * inverse_of(pairs * unpack(precision[:, some].T @ pack(W), K))
+        gains += over(H.T[some] ** 2, np.diagonal(inverse, axis1=1, axis2=2)).sum(axis=0)
+        of_samples = W, precision[:, some], inverse, W
+        leverages += np.einsum("fk,fn,nkl,fl->f", *of_samples, optimize=True)
+    return gains, leverages / N
 
 
 def _solved(counts: Array, W: Array, H: Array) -> float:

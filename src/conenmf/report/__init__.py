@@ -11,8 +11,10 @@ page blocks all requests.
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
 from dataclasses import replace
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -47,6 +49,8 @@ from .sections import (
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
 
+# Tags, scripts and styles; or the word in a text.
+_WORD = re.compile(r"(<(?:script|style)\b.*?</|<[^>]*>)|\b([Cc]omponent)(?=s?\b)", re.DOTALL)
 _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
 _SECTIONS = (
     sections.verdict,
@@ -129,7 +133,7 @@ def render(
     script = _resource("page.js")
     context.result = replace(result, data=None, spectrum=None)  # a template keeps its context
     digest = hashlib.sha256(script.encode()).digest()
-    return template.render(
+    page = template.render(
         parts,
         context=context,
         title=visible(name),
@@ -142,6 +146,11 @@ def render(
         no_guarantee=NO_GUARANTEE,
         charts=_points_of_charts(**parts),
     )
+    if context.word == "component":
+        return str(page)
+    word = escape(context.word)
+    own = {"component": word, "Component": sentence(word)}
+    return _WORD.sub(lambda found: found[1] or own[found[2]], page)
 
 
 def write_report(result: object, path: PathLike, **options: Any) -> None:

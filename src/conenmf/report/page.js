@@ -109,12 +109,12 @@
   // --- samples -------------------------------------------------------------------------------
 
   const map = document.getElementById("map");
-  const { places, labels, names, errors, shares, classes } = data.samples;
+  const { places, labels, names, errors, shares, classes, word, first } = data.samples;
   const svg = map.querySelector("svg");
   const ring = svg.querySelector(".ring");
   const sampleText = (n) => {
-    const parts = shares[n].map(([k, share]) => `${k}: ${share}%`).join(", ");
-    const whose = labels[n] < 0 ? "no component" : `mostly component ${labels[n]}`;
+    const parts = shares[n].map(([k, share]) => `${k + first}: ${share}%`).join(", ");
+    const whose = labels[n] < 0 ? `no ${word}` : `mostly ${word} ${labels[n] + first}`;
     const known = classes ? `class ${classes[n]}\n` : "";
     return `${names[n]}\n${known}${whose}${parts ? ` (${parts})` : ""}\nrelative error ${errors[n]}`;
   };

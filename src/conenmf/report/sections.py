@@ -193,6 +193,10 @@ class Context:
         # The diagnosis chose its effort; for large data it has no certificate.
         self.certificate: AnyCertificate | None = result.certificate or result.first_certificate
         self.uniqueness = result.uniqueness(max_iter=0)  # already computed by the diagnosis
+        # Fields may call components by another word, numbered from 1, with terms and their scores.
+        self.word = str(result.settings.get("word", "component"))
+        self.first = int("word" in result.settings)
+        self.markers = result.settings.get("markers")
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
         check_view(view, self.names)
@@ -206,6 +210,10 @@ class Context:
                 f"stability has components of shape {stability.W.shape}, and the result of "
                 f"{result.W.shape}: give the stability of the same data with as many components"
             )
+
+    def name(self, k: int) -> str:
+        """Return the name of a component."""
+        return visible(self.result.component_names[k])
 
     def _choose_view(self) -> str:
         has_names = self.names.feature_names is not None
@@ -407,7 +415,12 @@ class Card:
     @property
     def name(self) -> str:
         """The name of the component."""
-        return visible(self._context.result.component_names[self.k])
+        return self._context.name(self.k)
+
+    @property
+    def number(self) -> int:
+        """The number of the component on the page."""
+        return self.k + self._context.first
 
     @property
     def known_as(self) -> str:
@@ -444,6 +457,8 @@ class Card:
     def peak(self) -> str:
         """The largest feature; several if features are terms."""
         if self._context.view == "terms":
+            if self._context.markers is not None:
+                return ", ".join(self._context.markers[self.k][0][:_MAX_TABLE_TERMS])
             return _largest_terms(self._context, self._w, _MAX_TABLE_TERMS)
         return self._context.names.feature(int(self._w.argmax())) if self._w.any() else ""
 
@@ -455,7 +470,7 @@ class Card:
         scaled to norm 1.
         """
         units = self._context.units
-        if self._context.view != "terms":
+        if self._context.view != "terms" or self._context.markers is not None:
             return ""
         specific = units[:, self.k] * charts.rows_to_one(units)[:, self.k]
         return _largest_terms(self._context, specific, _MAX_TERMS)
@@ -482,7 +497,7 @@ class Components(NamedTuple):
 def components(context: Context) -> Components:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
     count = counted(context.K, "component")
-    description = f"{count}, {_way_of_drawing(context)}, numbered from 0."
+    description = f"{count}, {_way_of_drawing(context)}, numbered from {context.first}."
     cards = [Card(context, k) for k in range(context.K)]
     order = _descending(context.result.shares)
     return Components(description, cards, order, _endmembers(context), _bands_in_words(context))
@@ -552,14 +567,19 @@ def _picture(context: Context, k: int) -> Picture:
     limits = context.limits(k)
     if context.view == "images":
         white = w.max()
-        drawn = context.image(w, white, f"component {k} as an image")
+        drawn = context.image(w, white, f"{context.name(k)} as an image")
         if limits is None:
             return Picture(drawn)
         lower, upper = limits
-        label = f"how much each pixel of component {k} varies"
+        label = f"how much each pixel of {context.name(k)} varies"
         return Picture(drawn, varies=context.image(upper - lower, white, label))
     if context.view == "curves" or context.types is not None:
         return Picture(chart=_component_chart(context, k))
+    if context.markers is not None:
+        names, scores = context.markers[k]
+        largest = max(1e-300, *scores)
+        shown = zip(names, scores, strict=True)
+        return Picture(bars=[Bar(name, f"{one:.3g}", one / largest) for name, one in shown])
     top = context.value_axis(k).high
     bars = []
     for f in _descending(w)[:_MAX_TERMS]:
@@ -586,7 +606,7 @@ def _component_chart(context: Context, k: int) -> Chart:
     limits = context.limits(k)
     curve = context.features
     y = context.value_axis(k)
-    label = f"component {k} over the features"
+    label = f"{context.name(k)} over the features"
     if limits is not None:
         label += ", with a band"
     if context.view != "curves":
@@ -626,10 +646,10 @@ def _endmembers(context: Context) -> Chart | None:
     if context.view != "curves" or context.K == 1:
         return None
     label = f"All {context.K} components as curves, each scaled to norm 1"
-    return _together(context.units, context.features, label, "endmembers")
+    return _together(context, context.units, context.features, label, "endmembers")
 
 
-def _together(values: Array, curve: Curve, label: str, id_: str) -> Chart:
+def _together(context: Context, values: Array, curve: Curve, label: str, id_: str) -> Chart:
     """Draw one curve for each component, (F, K) or (S, K), in one frame."""
     y = charts.value_axis(values.max())
     marks = [Mark(curve.path(one, y), "line own", k) for k, one in enumerate(values.T)]
@@ -637,8 +657,8 @@ def _together(values: Array, curve: Curve, label: str, id_: str) -> Chart:
     texts = []
     for name, at_point in zip(curve.names, highs.T, strict=True):
         largest = _descending(at_point)[:_MAX_POINTED]
-        parts = ", ".join(f"{k}: {at_point[k]:.3g}" for k in largest if at_point[k] > 0)
-        second = f"components {parts}" if parts else "all are zero"
+        shown = [f"{k + context.first}: {at_point[k]:.3g}" for k in largest if at_point[k] > 0]
+        second = f"{context.word}s {', '.join(shown)}" if shown else "all are zero"
         texts.append(f"{name}\n{second}")
     return curve.chart(label, y, marks, id_, highs.max(axis=0), texts)
 
@@ -670,7 +690,7 @@ def maps(context: Context) -> Maps | None:
     figures = []
     for k, share in enumerate(shares):
         top = share.max()
-        figures.append(Map(k, image(share, top, f"map of component {k}"), top))
+        figures.append(Map(k, image(share, top, f"map of {context.name(k)}"), top))
     rows, columns = shares.shape[1:]
     thinned = ""
     if (rows, columns) != shape:
@@ -703,12 +723,13 @@ def samples(context: Context) -> Samples:
     similarity = cosines(context.W) + cosines(context.shares)
     layout = charts.map_of(context.shares, similarity)
     sizes = context.details.sizes.tolist()
-    buttons = [(str(k), count) for k, count in enumerate(sizes)]
+    buttons = [(str(k), count) for k, count in enumerate(sizes, context.first)]
     groups = [Group("component", layout.marks(inspected.labels), buttons)]
     data: Facts = {"places": layout.places.round(4).tolist(), "labels": inspected.labels.tolist()}
     data["names"] = [context.sample_name(n) for n in range(size)]
     data["errors"] = [float(f"{error:.4g}") for error in inspected.errors]
     data["shares"] = [_largest_shares(row) for row in context.shares]
+    data |= {"word": context.word, "first": context.first}
     if context.classes is not None:
         names, numbers = context.classes
         own = numbers[inspected.indices]
@@ -733,7 +754,7 @@ def _contributions(context: Context) -> Chart | None:
     if S < 3 or not (is_ordered or curve.axis.name == "date"):
         return None
     label = f"What each component contributes to the samples, by {curve.axis.name}"
-    return _together(coefficients, curve, label, "contributions")
+    return _together(context, coefficients, curve, label, "contributions")
 
 
 # --- residuals ----------------------------------------------------------------------------------

@@ -252,8 +252,8 @@ class Poisson(Loss):
             raise OptionError(weight, problem, ratio, ", or leave one of the two out")
 
     def data(self, V: DataMatrix) -> DataMatrix:
-        """Return V with its entries compressed, if all are known."""
-        return by_entries(V) if V.observed is None else V
+        """Return V with its entries compressed."""
+        return by_entries(V)
 
     def initialize(
         self,
