@@ -169,6 +169,7 @@ _WARMING_ITERATIONS = 10
 _ROTATED = "nndsvd-rotated"
 _COMPETING = ("nndsvd", "cr1-robust", _ROTATED)
 _COMPARED = 4  # the iteration at which runs are compared
+_DECIDED = 10  # ... and again, if another than the leader may still win
 _MANY_ENTRIES = 1 << 16
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
@@ -307,14 +308,14 @@ class Poisson(Loss):
         return ("auto",)
 
     def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
-        """Return the state of the init whose value is expected to be the lowest.
+        """Return the state of the init that leads after some iterations.
 
         Counts have many minima, and no bound tells whether another one is much lower. Either of the
         first two inits may lead to a bad minimum, but rarely both do. Each runs a few iterations. A
-        value that still falls fast will fall further, so they are compared as if each fell by as
-        much once more. The rotated init rarely wins with many counts, and does not take part there.
-        No init depends on the order of samples or features, up to ties and to the accuracy of rough
-        singular vectors.
+        value that still falls fast will fall further: if another run would lead after one more fall
+        like its last, it and the leader continue. The rotated init rarely wins with many counts,
+        and does not take part there. No init depends on the order of samples or features, up to
+        ties and to the accuracy of rough singular vectors.
         """
         spectrum = Spectrum(unit_sums(V))
         starts = []
@@ -330,8 +331,14 @@ class Poisson(Loss):
         ]
         for _ in run_together(V, runs):
             pass
-        values = np.array([_expected(run) for run in runs])
-        best = int(first_largest(-values, TIE_SHARE))
+        best = _lowest([run.errors[-1] for run in runs])
+        other = _lowest([_expected(run) for run in runs])
+        if other != best:
+            for run in (runs[best], runs[other]):
+                run.continue_with(Stopping(0.0, max_iter=_DECIDED))
+                run.run()
+            if runs[other].errors[-1] < (1 - TIE_SHARE) * runs[best].errors[-1]:
+                best = other
         return Start(*runs[best].factors(), starts[best].name)
 
     def begin(
@@ -432,6 +439,11 @@ class Poisson(Loss):
         side = Side.of(W)
         folds = feature_folds(V.n_features)
         return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
+
+
+def _lowest(values: list[float]) -> int:
+    """Return the first of the lowest values, up to rounding."""
+    return int(first_largest(-np.array(values), TIE_SHARE))
 
 
 def _expected(run: Run) -> float:
