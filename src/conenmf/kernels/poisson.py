@@ -61,39 +61,21 @@ def _rates(W: Array, places: Array, size: int, y: Array, x: Array) -> float:
 
 
 @compiled
-def _supports(W: Array, ratios: Array, places: Array, size: int, c: Array) -> None:
-    """Compute c as the sum of (v / x) w over the entries of a row, six at a time."""
+def _supports(W: Array, ratios: Array, places: Array, padded: int, c: Array) -> None:
+    """Compute c as the sum of (v / x) w over the entries of a row, four at a time."""
     for k in range(c.shape[0]):
         c[k] = 0.0
-    sixes = size - size % 6
-    pairs = size - size % 2
-    for i in range(0, sixes, 6):
+    for i in range(0, padded, 4):
         w0 = W[places[i]]
         w1 = W[places[i + 1]]
         w2 = W[places[i + 2]]
         w3 = W[places[i + 3]]
-        w4 = W[places[i + 4]]
-        w5 = W[places[i + 5]]
         r0 = ratios[i]
         r1 = ratios[i + 1]
         r2 = ratios[i + 2]
         r3 = ratios[i + 3]
-        r4 = ratios[i + 4]
-        r5 = ratios[i + 5]
         for k in range(c.shape[0]):
-            first = r0 * w0[k] + r1 * w1[k] + r2 * w2[k]
-            c[k] += first + (r3 * w3[k] + r4 * w4[k] + r5 * w5[k])
-    for i in range(sixes, pairs, 2):
-        w0 = W[places[i]]
-        w1 = W[places[i + 1]]
-        r0 = ratios[i]
-        r1 = ratios[i + 1]
-        for k in range(c.shape[0]):
-            c[k] += r0 * w0[k] + r1 * w1[k]
-    for i in range(pairs, size):
-        w0 = W[places[i]]
-        for k in range(c.shape[0]):
-            c[k] += ratios[i] * w0[k]
+            c[k] += r0 * w0[k] + r1 * w1[k] + r2 * w2[k] + r3 * w3[k]
 
 
 @compiled_in_order
@@ -204,6 +186,7 @@ def poisson_rows(
             places[i] = indices[start + i]
         for i in range(size, padded):  # vector loops have no remainder
             own[i] = 0.0
+            places[i] = 0
             rates[i] = 1.0
             changes[i] = 0.0
         row = Y[n]
@@ -227,7 +210,7 @@ def poisson_rows(
         for _ in range(n_steps):
             for i in range(padded):
                 ratios[i] = own[i] / rates[i]
-            _supports(W, ratios, places, size, c)
+            _supports(W, ratios, places, size + -size % 4, c)
             if n_steps > 1 and _gap(c, s, row, total, l2) <= gap_share * total:
                 break
             m = 0
