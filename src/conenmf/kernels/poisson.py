@@ -159,8 +159,7 @@ def poisson_rows(
     """
     l2, n_fixed, sweeps, stall_ratio_sq, n_steps, gap_share, barred = limits
     K = W.shape[1]
-    longest = np.diff(indptr).max()
-    longest = _padded(longest)
+    longest = _padded(np.diff(indptr).max())
     own = np.empty(longest)
     places = np.empty(longest, np.uintp)
     rates = np.empty(longest)
@@ -213,7 +212,7 @@ def poisson_rows(
             _supports(W, ratios, places, size + -size % 4, c)
             if n_steps > 1 and _gap(c, s, row, total, l2) <= gap_share * total:
                 break
-            m = 0
+            m = np.intp(0)  # a plain 0 would be compiled twice
             for k in range(n_fixed, K):
                 if c[k] <= 0.0:  # no count supports this component
                     row[k] = 0.0
