@@ -212,7 +212,7 @@ def poisson_rows(
             _supports(W, ratios, places, size + -size % 4, c)
             if n_steps > 1 and _gap(c, s, row, total, l2) <= gap_share * total:
                 break
-            m = np.intp(0)  # a plain 0 would be compiled twice
+            m: int = np.intp(0)  # type: ignore[assignment]  # a plain 0 would be compiled twice
             for k in range(n_fixed, K):
                 if c[k] <= 0.0:  # no count supports this component
                     row[k] = 0.0
