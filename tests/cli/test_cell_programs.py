@@ -67,7 +67,7 @@ def test_screen_files_and_page_agree(tmp_path, monkeypatch, output_of):
     for (number, size, named), card in zip(lines, cards, strict=True):
         assert f"Program {number}</h3>" in card
         assert f"{size} of 120" in card
-        assert int(cells) == (labels == int(number)).sum()
+        assert int(size) == (labels == int(number)).sum()
         ordered = score.loc[int(number)].sort_values(ascending=False).index[:6].tolist()
         assert named.split(", ") == ordered
         shown = re.findall(r'<span class="of">(gene-\d+)</span>', card)

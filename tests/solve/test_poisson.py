@@ -1,5 +1,7 @@
 """Fits of counts: iterates of scikit-learn, every storage, any order of samples."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -286,30 +288,37 @@ def test_more_components_than_features_start_from_rotations():
     assert result.relative_error < 1e-3  # four components are exact
 
 
-def test_the_leader_of_the_first_two_inits_goes_far_before_others_begin():
-    """So a callback that waits for a mark need not wait for inits that lag behind."""
-    seen = []
+@pytest.mark.parametrize("other", [0, 1, 2])
+def test_the_leading_init_and_the_one_expected_to_lead_compete(other, monkeypatch):
+    """The first init counts as the leader; if another may win, both run six iterations more."""
     V = from_columns(make_counts(3, F=40, N=300, K=6))
+    seen = []
+    chosen = iter([0, other])
+    monkeypatch.setattr(poisson, "_lowest", lambda values: next(chosen))
+    start = POISSON.initialize(V, 6, "auto", POISSON.solvers["newton"], callback=seen.append)
+    ends = [now.objective for now in seen[17::6]]
+    assert (len(seen), len(ends)) == ((24, 2) if other else (12, 0))
+    lower = other if other and ends[1] < ends[0] else 0
+    assert start.name == poisson._COMPETING[lower]
+
+
+def test_a_value_that_falls_fast_is_expected_to_fall_further():
+    slow, fast, ended = ([9.0, 5.0, 4.5, 4.25], [20.0, 9.0, 6.0, 5.0], [6.0])
+    expected = [poisson._expected(SimpleNamespace(errors=errors)) for errors in (slow, fast, ended)]
+    assert expected == [4.0, 4.0, 6.0]
+
+
+def test_a_callback_ends_the_competition_of_inits_at_once():
+    V = from_columns(make_counts(3, F=40, N=300, K=6))
+    seen = []
 
     def callback(now):
-        seen.append(now.objective)
-        return len(seen) == 20
+        seen.append(now.iteration)
+        return True
 
-    factorize(V, 6, loss="poisson", callback=callback)
-    first, second, leader = seen[:4], seen[4:8], seen[8:]
-    assert len(leader) == 12
-    assert leader[0] <= min(first[-1], second[-1])
-    assert leader == sorted(leader, reverse=True)
-
-
-@pytest.mark.parametrize(("lag", "most"), [(np.inf, 30), (0.0, 30), (-1.0, 12)])
-def test_inits_that_lag_behind_end_early(lag, most, monkeypatch):
-    """The leader of the first two runs 12 iterations more, the best of the others 6 more."""
-    V = from_columns(make_counts(3, F=40, N=300, K=6))
-    seen = []
-    monkeypatch.setattr(poisson, "_MAX_LAG", lag)
-    POISSON.initialize(V, 6, "auto", POISSON.solvers["newton"], callback=seen.append)
-    assert len(seen) == most or (lag == 0.0 and len(seen) == 24)  # the first two were the best
+    result = factorize(V, 6, loss="poisson", callback=callback)
+    assert (set(seen), result.stop_reason) == ({0}, "callback")
+    assert np.isfinite(result.relative_error)
 
 
 def test_what_one_component_leaves_of_few_counts_is_found_to_the_end():

@@ -15,7 +15,7 @@ from .hals import (
 )
 from .load import SMALLEST_SQUARE, clock, compiling, free_numba_lock, load_kernels
 from .nnls import nnls_memory, nnls_rows
-from .poisson import poisson_steps
+from .poisson import poisson_rows
 from .ratings import rating_rows
 from .sparse import (
     cone_products_columns,
@@ -41,7 +41,7 @@ __all__ = [
     "hals_sweeps",
     "nnls_memory",
     "nnls_rows",
-    "poisson_steps",
+    "poisson_rows",
     "rating_rows",
     "sparse_products",
 ]

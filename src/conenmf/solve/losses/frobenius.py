@@ -412,9 +412,13 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
                 return LeastSquares.step(exact(block), rows, shared, move)
         VH = None
         if not shared.in_both_orders:
-            is_narrow = block.shape[0] < _FEW_FEATURES
-            sums = weighted_sums(exact(block), H) if is_narrow else weighted_sums(block, moved)
-            VH = exact(sums) / unit
+            F, n = block.shape
+            VH = (
+                weighted_sums(exact(block), H) if F < _FEW_FEATURES else weighted_sums(block, moved)
+            )
+            if F <= n:  # otherwise sums in float64 take longer than the products
+                VH = exact(VH)
+            VH = VH if unit == 1 else VH / VH.dtype.type(unit)
         return Stepped(moved, updated, SquareSums(HH, inner, VH))
 
     def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> SquareShared:
@@ -444,16 +448,18 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         VH = sums.VH if self.basis is None else self.basis @ sums.VH
         dtype = self.V.dtype
         if dtype != np.float64:
-            G = _gram(W) if shared is None else shared.G
-            dtype = self._sufficient_dtype(sums.HH, VH, W, G)
+            if shared is None:  # W may have been scaled after the pass
+                value, _ = self._value_at(W, VH, sums.HH)
+            else:
+                value = self._value(sums.inner, shared.G, sums.HH)
+            dtype = self._sufficient_dtype(value)
         updated = self._updated_from(sums.HH, VH, W, update, dtype)
-        G = _gram(updated)
-        if dtype != np.float64 and self._sufficient_dtype(sums.HH, VH, updated, G) == np.float64:
+        value, G = self._value_at(updated, VH, sums.HH)
+        if dtype != np.float64 and self._sufficient_dtype(value) == np.float64:
             # An extrapolated W was far from exact, but the new W is not: VH was rounded too much.
             VH = self.V.sweep(_exact_sums, Ht)[0] / self.unit
             updated = self._updated_from(sums.HH, VH, W, update, np.dtype(float))
-            G = _gram(updated)
-        value = self._value(float(np.vdot(VH, updated)), G, sums.HH)
+            value, G = self._value_at(updated, VH, sums.HH)
         return Updated(updated, self._penalised(value, updated, Ht), G)
 
     def _updated_by_step(
@@ -480,11 +486,15 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
         return self._updated_rows(update_rows, W, size)
 
-    def _sufficient_dtype(self, HH: Array, VH: Array, W: Array, G: Array) -> DType:
-        """Return the type of V, or float64 if the residual is too small for single precision."""
-        inner = np.vdot(VH, W)  # W may have been scaled after the pass
-        left = self.total - 2.0 * inner + np.vdot(G, HH)
-        return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
+    def _sufficient_dtype(self, value: float) -> DType:
+        """Return the type of V, or float64 if the value is too small for single precision."""
+        return np.dtype(float) if value <= _NEARLY_EXACT_SHARE * self.total else self.V.dtype
+
+    def _value_at(self, W: Array, VH: Array, HH: Array) -> tuple[float, Array]:
+        """Return the squared error at another W than that of the pass, and W'W."""
+        W = exact(W)
+        G = W.T @ W
+        return self._value(float(np.vdot(exact(VH), W)), G, HH), G
 
     def _scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""

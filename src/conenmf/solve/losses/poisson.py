@@ -93,7 +93,7 @@ from ..loss import (
     Words,
     inverse_of,
 )
-from ..run import Callback, Run, Stopping, StopReason, run_together
+from ..run import Callback, Run, Stopping, run_together
 from ..solvers import ChosenSolver, Solver, Update
 from .count_bounds import CountBounds
 from .counts import (
@@ -167,10 +167,9 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 _LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
 _ROTATED = "nndsvd-rotated"
-_SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
-_BEGUN = 4  # iterations of each run at first
-_COMPARED = 10  # the iteration at which the remaining runs are compared
-_MAX_LAG = 0.01  # of the lowest value: a run that is further behind does not continue
+_COMPETING = ("nndsvd", "cr1-robust", _ROTATED)
+_COMPARED = 4  # the iteration at which runs are compared
+_DECIDED = 10  # ... and again, if another than the leader may still win
 _MANY_ENTRIES = 1 << 16
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
@@ -312,38 +311,35 @@ class Poisson(Loss):
         """Return the state of the init that leads after some iterations.
 
         Counts have many minima, and no bound tells whether another one is much lower. Either of the
-        first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
-        leading one nearly always ends lower. A callback may end the sprint, so one run advances far
-        before others start; it is then judged by its value after as many iterations as they have
-        run. Runs that lag behind end early. The rotated init rarely wins with many counts, and does
-        not take part there. No init depends on the order of samples or features, up to ties and to
-        the accuracy of rough singular vectors.
+        first two inits may lead to a bad minimum, but rarely both do. Each runs a few iterations. A
+        value that still falls fast will fall further: if another run would lead after one more fall
+        like its last, it and the leader continue. The rotated init rarely wins with many counts,
+        and does not take part there. No init depends on the order of samples or features, up to
+        ties and to the accuracy of rough singular vectors.
         """
         spectrum = Spectrum(unit_sums(V))
+        starts = []
+        for init in _COMPETING[: 2 + (V.n_entries <= _MANY_ENTRIES)]:
+            with suppress(ComponentsError):
+                of_init = rng if init == _ROTATED else None  # cones need none
+                starts.append(self.initialize(V, K, init, rng=of_init, scaled=spectrum))
+        stopping = Stopping(0.0, max_iter=_COMPARED)
         solver = self.solvers["newton"]
-        runs: dict[Run, str] = {}
-        for init in _SPRINT:
-            if init == _ROTATED and V.n_entries > _MANY_ENTRIES:
-                continue
-            if isinstance(init, int):
-                highest = (1 + _MAX_LAG) * min(run.errors[:_BEGUN][-1] for run in runs)
-                begun = [run for run in runs if run.n_iter <= _BEGUN and run.errors[-1] <= highest]
-                for run in begun and [_leader(begun)]:
-                    run.continue_with(Stopping(0.0, max_iter=init))
-                    run.run()
-            else:
-                with suppress(ComponentsError):
-                    of_init = rng if init == _ROTATED else None  # cones need none
-                    start = self.initialize(V, K, init, rng=of_init, scaled=spectrum)
-                    ((W, H, name, *_),) = self.warm_up(V, [V], [start])
-                    stopping = Stopping(0.0, max_iter=_BEGUN)
-                    run = Run(self.on(V), W, H, solver, stopping, callback=callback)
-                    run.run()
-                    runs[run] = name
-            if any(run.reason is StopReason.CALLBACK for run in runs):
-                break
-        winner = _leader(list(runs))
-        return Start(*winner.factors(), runs[winner])
+        runs = [
+            Run(self.on(V), W, H, solver, stopping, callback=callback)
+            for W, H, *_ in self.warm_up(V, [V] * len(starts), starts)
+        ]
+        for _ in run_together(V, runs):
+            pass
+        best = _lowest([run.errors[-1] for run in runs])
+        other = _lowest([_expected(run) for run in runs])
+        if other != best:
+            for run in (runs[best], runs[other]):
+                run.continue_with(Stopping(0.0, max_iter=_DECIDED))
+                run.run()
+            if runs[other].errors[-1] < (1 - TIE_SHARE) * runs[best].errors[-1]:
+                best = other
+        return Start(*runs[best].factors(), starts[best].name)
 
     def begin(
         self,
@@ -445,10 +441,15 @@ class Poisson(Loss):
         return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
-def _leader(runs: list[Run]) -> Run:
-    """Return the run with the lowest value so far; the first one if values are equal."""
-    values = np.array([run.errors[:_COMPARED][-1] for run in runs])
-    return runs[int(first_largest(-values, TIE_SHARE))]
+def _lowest(values: list[float]) -> int:
+    """Return the first of the lowest values, up to rounding."""
+    return int(first_largest(-np.array(values), TIE_SHARE))
+
+
+def _expected(run: Run) -> float:
+    """Return the value of a run after another fall like its last one."""
+    *_, before, value = run.errors[:1] + run.errors  # the callback may have ended it at once
+    return 2 * value - before
 
 
 class CountSums(NamedTuple):
@@ -523,7 +524,7 @@ class Divergence(Objective[CountSums, CountShared]):
         logs = float(log_sums(counts, ratios).sum())
         curved = None
         is_small = side.W.nbytes * side.W.shape[1] <= _MAX_CURVATURE_BYTES
-        if getattr(move.update, "func", move.update) is newton and is_small:
+        if _is_newton(move.update) and is_small:
             curved = curvatures(counts, ratios, H)
         sums = CountSums(of_H, logs, weighted_sums(ratios, H), curved)
         return Stepped(moved, updated, sums)
@@ -644,10 +645,20 @@ def _step_of_features(
     """
     counts = known_counts(block, None, unit)
     side = side if sums is None else side._replace(sums=sums)
+    if _is_newton(update) and W.dtype == np.float64:
+        rates = np.empty(counts.nnz)
+        updated = update(counts, side, W, rates=rates)
+        values = exact(counts.data)
+        with np.errstate(divide="ignore"):  # missing rates show up in the value
+            return updated, float(values @ np.log(values / rates))
     updated = update(counts, side, W)
     if not is_judged:
         return updated, 0.0
     return updated, float(log_sums(counts, ratios_of(counts, side, updated)).sum())
+
+
+def _is_newton(update: Update) -> bool:
+    return getattr(update, "func", update) is newton
 
 
 def _mass(W: Array, H: Array) -> float:

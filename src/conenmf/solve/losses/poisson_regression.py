@@ -50,7 +50,6 @@ from ..solvers import STALL_RATIO_SQ, hals
 _OF_A_LOOP = 10, STALL_RATIO_SQ
 _OF_A_REGRESSION = 30, 1e-4
 _MAX_STEPS = 300
-_GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
 # Of the total of a sample: its regression ends at this duality gap.
 GAP_SHARE = 1e-11
@@ -110,18 +109,44 @@ def newton(
     Y: Array,
     held: Restraint = FREE,
     effort: tuple[int, float] = _OF_A_LOOP,
+    rates: Array | None = None,
 ) -> Array:
-    """Return Y (n, K) after one step of Newton's method for every sample."""
+    """Return Y (n, K) after one step of Newton's method for every sample.
+
+    `rates` is memory for the rates of all counts after the step.
+    """
     if kernels.AVAILABLE:
-        return _step(counts, side, Y, held, effort).astype(Y.dtype, copy=False)
+        return _compiled(counts, side, Y, held, effort, rates).astype(Y.dtype, copy=False)
     new = np.empty_like(Y)
     for rows in slices(len(Y), 1 + _GRAM_NUMBERS // Y.shape[1] ** 2):
-        new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held, effort)
+        new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held, effort[0])
+    if rates is not None:
+        rates[:] = products_at(entries_of(counts), side.W, exact(new))
     return new
 
 
-def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[int, float]) -> Array:
-    """Do a step of several samples; without kernels, their curvatures nearly fit in the cache."""
+def _compiled(
+    counts: Block,
+    side: Side,
+    Y: Array,
+    held: Restraint,
+    effort: tuple[int, float],
+    rates: Array | None = None,
+    n_steps: int = 1,
+) -> Array:
+    """Do steps of every sample, until its gap is small if there are several."""
+    Y = np.array(Y, float, order="C")
+    S = np.atleast_2d(side.sums) + held.l1
+    values = exact(counts.data)
+    places = counts.indices.view(f"u{counts.indices.itemsize}")  # no checks of their signs
+    rates = np.empty(values.size) if rates is None else rates
+    limits = held.l2, held.n_fixed, *effort, n_steps, GAP_SHARE, BARRED
+    kernels.poisson_rows(values, places, counts.indptr, side.W, S, Y, rates, limits)
+    return Y
+
+
+def _step(counts: Block, side: Side, Y: Array, held: Restraint, sweeps: int) -> Array:
+    """Do what `kernels.poisson_rows` does in a step; the curvatures nearly fit in the cache."""
     S = np.broadcast_to(side.sums + held.l1, Y.shape)
     totals = sample_sums(counts)
     is_given = np.arange(Y.shape[1]) < held.n_fixed
@@ -135,17 +160,8 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[in
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
     with np.errstate(all="ignore"):  # missing rates show up in the value
-        ratios = entries.values / x
-        if kernels.AVAILABLE:
-            C = np.empty_like(Y)
-            memory = np.empty((Y.shape[1], _GATHERED)), np.empty_like(x)
-            places = counts.indices, counts.indptr, side.W
-            limits = held.l2, held.n_fixed, *effort
-            kernels.sparse_products(ratios, *places, C)
-            kernels.poisson_steps(entries.values, *places, x, C, np.array(S), Y, limits, *memory)
-        else:
-            C = products(with_data(counts, ratios), side.W)
-            Y = _moved(counts, entries, side.W, x, C, S, Y, held, effort[0])
+        C = products(with_data(counts, entries.values / x), side.W)
+        Y = _moved(counts, entries, side.W, x, C, S, Y, held, sweeps)
     return _scaled(Y, S, totals, held)
 
 
@@ -160,7 +176,7 @@ def _moved(
     held: Restraint,
     sweeps: int,
 ) -> Array:
-    """Do what `kernels.poisson_steps` does: return Y after one step from the rates x, unscaled."""
+    """Return Y after one step from the rates x, unscaled."""
     A = products(with_data(counts, entries.values / x**2), pack(W))
     Y, D, falls = _direction(A, C, S, Y, held, sweeps)
     u = products_at(entries, W, D) / x
@@ -282,6 +298,8 @@ def regression(counts: Block, side: Side, held: Restraint = FREE) -> Array:
     that are zero in all components must have been left out.
     """
     Y = np.zeros((counts.shape[1], side.W.shape[1]))
+    if kernels.AVAILABLE:
+        return _compiled(counts, side, Y, held, _OF_A_REGRESSION, n_steps=_MAX_STEPS)
     rows = np.arange(len(Y))
     for _ in range(_MAX_STEPS):
         own = side.of_rows(rows)
