@@ -205,6 +205,6 @@ def test_the_command_takes_a_column(atlas, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "programs"
     assert (folder / "atlas.donors.k_4.txt").is_file()
     assert (folder / "atlas.donors.k_4.png").read_bytes().startswith(b"\x89PNG")
-    assert "genes that move with d1" in (folder / "atlas.report.k_4.html").read_text()
+    assert "Genes that move with d1" in (folder / "atlas.report.k_4.html").read_text()
     assert main([*words, "--batch", "donor_id"]) == 2
     assert "batches and donors are --groups COLUMN" in capsys.readouterr().err

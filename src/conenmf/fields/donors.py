@@ -22,7 +22,7 @@ from ..judge.choose_k import GUESS, Evidence, Selection
 from ..judge.halves import HalfFit, cosines_in_halves, half_spectra, units_of
 from ..judge.matching import KNOWN_COSINE
 from ..names import Names
-from ..solve.groups import GroupFit, estimate_scales, fit_groups, sums_of
+from ..solve.groups import GroupFit, estimate_scales, fit_groups, fitted_sums, sums_of
 from ..solve.losses import get_loss
 from ..solve.problem import Problem
 from ..solve.run import Stopping
@@ -66,9 +66,7 @@ def fit_donors(
 def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> Groups:
     """Return the donors with scales of all genes, given usages (N, K) in counts and spectra."""
     sums = sums_of(V, groups)
-    P, G, F = sums.of_data.shape
-    fitted = sums_by(sums.parts, usages, G * P) @ tpm.T
-    fitted = fitted.reshape(G, P, F).swapaxes(0, 1)
+    fitted = fitted_sums(V, sums, tpm, usages.T)
     return groups.fitted(estimate_scales(sums.of_data, fitted).scales, groups.table)
 
 

@@ -43,7 +43,6 @@ _ROUNDS = 50  # of this many sweeps each
 _SETTLED_SHARE = 1e-9  # of its largest entry: a row that changes by less has converged
 _MIN_PIVOT_SQ = 1e-10  # of a Gram matrix: block pivoting is not reliable for smaller pivots
 _RIDGE = 1e-12  # added to matrices with a largest diagonal near 1, which may be singular
-_BARRED = -1e30  # instead of the product of a sample with a component that its group does not use
 _TIE_WEIGHT = 1.0  # of the term (sum y - 1)^2 that fixes the scale of an inner problem
 
 
@@ -289,7 +288,8 @@ def barred(C: Array, uses: Array | None) -> Array:
 
     `uses` (n, K) says which components each sample may use; None if it may use all.
     """
-    return C if uses is None else np.where(uses, C, C.dtype.type(_BARRED))
+    # As G is nonnegative, any product below zero does. Its size must not blur those of the others.
+    return C if uses is None else np.where(uses, C, -np.abs(C))
 
 
 def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:

@@ -87,7 +87,7 @@ def _sum_parts(
     return (sums_by(parts, weigh(block, weights).T, count),)
 
 
-def _fitted_sums(V: DataMatrix, sums: Sums, W: Array, H: Aligned) -> Array:
+def fitted_sums(V: DataMatrix, sums: Sums, W: Array, H: Aligned) -> Array:
     """Return the sums (P, G, F) of W H over the known entries; a pass only if some are unknown."""
     P, G, F = sums.of_data.shape
     W = exact(W)
@@ -268,7 +268,7 @@ def _rescaled(V: DataMatrix, problem: Problem, run: Run, sums: Sums, least: floa
     table = groups.table
     if table is None:
         table = np.ones((len(groups.names), W.shape[1]), bool)
-    fitted = _fitted_sums(V, sums, W, H)
+    fitted = fitted_sums(V, sums, W, H)
     found = estimate_scales(sums.of_data, fitted, blocks=groups.blocks, least=least)
     scales = found.scales
     if groups.scales is not None and found.variance and not groups.blocks.any():
@@ -410,23 +410,22 @@ def problem_of_groups(
     groups = Groups.of(labels, V, is_new=True)
     assert groups is not None
     groups = groups.among(V, fitted)
-    new = np.arange(len(groups.names)) >= len(fitted.names)
-    if not fitted.are_neutral:
-        is_large = groups.sizes >= SMALL_GROUP
-        small = np.flatnonzero(new & ~is_large)
-        is_large &= new
-        if small.size:
-            name = excerpt(groups.names[small[0]])
-            text = (
-                f"{counted(small.size, 'new group')} of fewer than {SMALL_GROUP} samples, such as "
-                f"{name!r}: scales of one are used"
-            )
-            warnings.warn(InputWarning(text), stacklevel=5)
-        if is_large.any():
-            scales = _new_scales(V, problem, W, groups, fitted)
-            groups = replace(
-                groups, scales=np.where(is_large[:, None], scales, np.asarray(groups.scales))
-            )
+    if fitted.are_neutral:
+        return replace(problem, groups=groups)
+    is_new = np.arange(len(groups.names)) >= len(fitted.names)
+    is_small = groups.sizes < SMALL_GROUP
+    small = np.flatnonzero(is_new & is_small)
+    if small.size:
+        name = excerpt(groups.names[small[0]])
+        text = (
+            f"{counted(small.size, 'new group')} of fewer than {SMALL_GROUP} samples, such as "
+            f"{name!r}: scales of one are used"
+        )
+        warnings.warn(InputWarning(text), stacklevel=5)
+    is_told = (is_new & ~is_small)[:, None]
+    if is_told.any():
+        scales = _new_scales(V, problem, W, groups, fitted)
+        groups = replace(groups, scales=np.where(is_told, scales, np.asarray(groups.scales)))
     return replace(problem, groups=groups)
 
 
@@ -439,7 +438,7 @@ def _new_scales(V: DataMatrix, problem: Problem, W: Array, groups: Groups, fitte
     for _ in range(_NEW_ROUNDS):
         now = replace(problem, groups=replace(groups, scales=scales))
         H = now.coefficients(V, W, unseen="ignore")[0]
-        M = _fitted_sums(V, sums, W, H)
+        M = fitted_sums(V, sums, W, H)
         noise = _noise(sums.of_data, M)
         logs = _shrunk(sums.of_data.sum(axis=0), M.sum(axis=0), noise / variance)
         scales = np.exp(logs - (logs @ fitted.weights)[:, None])
