@@ -209,7 +209,8 @@ class Answer(NamedTuple):
     names: tuple[str, ...] | None = None
     objective: float | None = None
     factors: Any = None  # coefficients and components
-    left: Any = None  # the data of the factors and which of them are known, if not those given
+    # The data of the factors, and which are known, if not those given; what else weighs errors.
+    left: Any = None
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,8 @@ def by_groups(case, folder, loss):
     scales = np.ones((2, case.X.shape[1]))
     if result.group_scales is not None:
         scales = np.asarray(result.group_scales)[: codes.max() + 1]
-    return of_result(result, left=(case.X / scales[codes], known))
+    of_samples = scales[codes]
+    return of_result(result, left=(case.X / of_samples, known, of_samples**2))
 
 
 def by_ratings(case, folder, loss):
@@ -613,7 +615,7 @@ REFUSED = {
     ),
     **cells(
         "stability, known and penalised",
-        ("one component", "one feature"),
+        ("one component", "one feature", "one sample"),
         "all 1 components are known",
         "nothing is left to be checked",
     ),
@@ -672,13 +674,15 @@ def check_factors(case, door, found):
     """Check error and objective against those that plain NumPy computes from the factors."""
     weights = case.known.get("sample_weight", np.ones(len(case.X)))
     known = case.known.get("mask", case.known.get("weights", np.ones(case.X.shape)))
-    X, P = (case.X, known) if found.left is None else found.left
-    reference = Reference(X[case.samples], P[case.samples] * 1.0, weights, door.loss, **door.terms)
+    X, P, squares = (*(found.left or (case.X, known)), np.ones(case.X.shape))[:3]
+    X, P, squares = X[case.samples], P[case.samples] * 1.0, squares[case.samples]
+    reference = Reference(X, P, weights, door.loss, **door.terms)
+    of_error = Reference(X, P * squares, weights, door.loss, **door.terms)
     A, C = (np.asarray(one, float) for one in found.factors)
     assert len(A) == len(weights)
     size = reference.value(np.zeros_like(A), C) if door.loss == "frobenius" else X.sum()
     assert found.objective == pytest.approx(reference.objective(A, C), rel=1e-9, abs=1e-12 * size)
-    error, expected = (one**reference.unit for one in (found.error, reference.relative_error(A, C)))
+    error, expected = (one**reference.unit for one in (found.error, of_error.relative_error(A, C)))
     assert error == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 

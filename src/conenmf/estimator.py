@@ -1080,8 +1080,13 @@ class ConeNMF(
             raise DataError(
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
-        A = in_order(V.names, "coefficients", pair[0], "sample")
-        C = in_order(V.names, "components", pair[1], "", "feature")
+        A, C = pair
+        of_A = names_of(A).feature_names
+        of_C = names_of(C).sample_names
+        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
+        names = replace(V.names, feature_names=of_both)
+        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
+        C = in_order(V.names, "components", C, "", "feature")
         K = self.n_components
         if isinstance(K, str) and K == "auto":
             K = len(factor("components", C, ("K", F)))

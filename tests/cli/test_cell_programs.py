@@ -152,7 +152,7 @@ def test_the_report_of_donors_is_of_counts_without_their_scales(tmp_path, monkey
     table_of_cells = pd.DataFrame({"donor": donors}, [f"cell {n}" for n in range(120)])
     anndata.AnnData(counts, table_of_cells).write_h5ad("a.h5ad")
     seen = {}
-    for name in ("scaled_genes", "consensus_of"):
+    for name in ("scaled_genes", "as_result"):
         function = getattr(cells, name)
 
         def kept(V, *given, name=name, function=function):
@@ -166,6 +166,6 @@ def test_the_report_of_donors_is_of_counts_without_their_scales(tmp_path, monkey
     own = found[(donors == "bob").astype(int)]
     before, judged = (
         V.columns(np.arange(120)).toarray().T
-        for V in (seen["scaled_genes"], seen["consensus_of"].data)
+        for V in (seen["scaled_genes"], seen["as_result"].data)
     )
     np.testing.assert_allclose(judged, before / own, rtol=1e-5)

@@ -387,7 +387,7 @@ def test_zeros_need_a_beta_above_zero(beta):
 def test_equal_samples_have_an_error_of_nearly_zero(beta, noise, rng):
     """Their divergence from the mean sample is rounding, so it is no unit."""
     X = np.tile(1 + rng.random(7), (9, 1)) * (1 + noise * rng.random((9, 1)))
-    loss = "itakura-saito" if not beta else f"beta-{beta}"
+    loss = "itakura-saito" if not beta else f"beta={beta}"
     result = factorize(from_rows(X), 1, loss=loss, max_iter=300)
     assert 0 <= result.relative_error < 1e-6
 

@@ -65,6 +65,20 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
     raise FileFormatError(f"{path} holds {names}: name one of them with ", Option("dataset"), asked)
 
 
+def only_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tuple[Message, ...]]:
+    """Return the name of the only matrix, or of the only one with several rows and columns.
+
+    A vector along the first or last axis of a matrix, such as wavelengths, belongs to the matrix.
+    """
+    large = [name for name, shape in shapes.items() if math.prod(shape) != 1]
+    tables = [name for name in large if sum(side > 1 for side in shapes[name]) > 1]
+    if len(tables) == 1:
+        sides = shapes[tables[0]]
+        ends = (sides[0], sides[-1])
+        large = [name for name in large if name in tables or max(shapes[name]) not in ends]
+    return largest_matrix(path, {name: shapes[name] for name in large or shapes})
+
+
 def largest_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tuple[Message, ...]]:
     """Return the name of the only array, or of a matrix that is far larger than all others.
 
@@ -121,7 +135,7 @@ def layout_of(path: Path, shapes: Mapping[str, Lengths]) -> Layout:
     pixels = max((one for one in counts if counts[one] > 1), default=0)
     alike = sorted((one for one in found if one[0] == pixels), reverse=True)
     if not alike or alike[0][1] == alike[1][1]:
-        dataset, remarks = largest_matrix(path, shapes)
+        dataset, remarks = only_matrix(path, shapes)
         return Layout(dataset, False, None, remarks)
     _, bands, dataset = alike[0]
     images = [(sides[0], sides[1]) for *_, name in alike if len(sides := shapes[name]) == 3]

@@ -314,17 +314,17 @@ def _table(V: DataMatrix, problem: Problem, run: Run, share: float) -> Array:
 def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array, Array]:
     """Return the weight of each group, its size as its support counts it, and whether it is small.
 
-    A sample of weight w has w^2 times the support. Chance decides what a small group uses; samples
-    that have no weight, or no known entry, do not count.
+    A sample of weight w has w^2 times the support. Chance decides what a small group uses, in which
+    samples count as often as their weights say, and those without a known entry do not count.
     """
     G = len(groups.names)
     codes = groups.codes_of(V)
     given = V.unweighed
     weights = np.ones(codes.size) if given is None or given.scales is None else given.weights
-    n_known = np.bincount(codes[np.asarray(V.norms_squared) > 0], minlength=G)
     masses = np.bincount(codes, weights, minlength=G)
     sizes = np.bincount(codes, weights**2, minlength=G)
-    return masses, sizes, np.minimum(n_known, groups.sizes) < SMALL_GROUP
+    n_known = np.bincount(codes, weights * (np.asarray(V.norms_squared) > 0), minlength=G)
+    return masses, sizes, n_known < SMALL_GROUP
 
 
 _OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
