@@ -293,7 +293,7 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
     for axis, (side, given) in enumerate(zip(sides, of_axes, strict=False)):
         own = own_names[side]
         if own is not None and given is None and hasattr(table, "iloc") and not axis:
-            _check_default(own, len(table.index), option)
+            _check_default(own, len(np.asarray(table)), option)
         if own is not None and given is not None and len(own) == len(given):
             order = places_of(own, given, Option(option), side)
             if order is not None:
