@@ -205,10 +205,9 @@ def donors(names: Texts, usages: Array, table: Array, scales: Array, axes: objec
     drawn[0].set_yticks(np.arange(len(names)), names)
     drawn[0].set(xlabel="program", title="mean usage by donor")
     drawn[0].figure.colorbar(image, ax=drawn[0], shrink=0.8)
-    drawn[1].boxplot(np.log2(scales.T), orientation="horizontal", sym=".")
-    drawn[1].set_yticks(np.arange(len(names)) + 1, names)
-    drawn[1].invert_yaxis()
-    drawn[1].set(xlabel="log2 of the scales of genes", title="what moves with the donor")
+    drawn[1].boxplot(np.log2(scales.T), sym=".")
+    drawn[1].set_xticks(np.arange(len(names)) + 1, names, rotation=90)
+    drawn[1].set(ylabel="log2 of the scales of genes", title="what moves with the donor")
     return drawn
 
 
