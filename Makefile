@@ -19,7 +19,7 @@ QUICK := $(addprefix tests/, cones/test_clustering.py cones/test_rank_one.py con
 quick: $(VENV)/test.stamp  ## oracles, theorems, every storage, the estimator: within a minute
 	$(BIN)/python -m pytest -n auto $(QUICK)
 
-test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands: under five minutes
+test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands: about six minutes
 	$(BIN)/python -m pytest -n auto
 
 test-all: $(VENV)/test.stamp lint  ## also browsers, kills, clusters, large data; prints the coverage
