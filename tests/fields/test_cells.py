@@ -1,13 +1,14 @@
 """Gene programs: known programs are found, and usages and spectra equal direct formulas."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from conenmf import factorize, from_rows, open_data
 from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
 from conenmf.fields import cells as module
-from conenmf.fields.cells import find_programs
+from conenmf.fields.cells import as_result, find_programs, scaled_genes
 from conenmf.judge.matching import match_components
 from conenmf.scale.disk import DiskMatrix
 
@@ -132,3 +133,20 @@ def test_bad_input_is_named(counts, refuses):
         (["g1", "g2"], "'g1' is the same in all cells"),
     ):
         refuses(OptionError, message, find_programs, V, 2, 2, genes=genes)
+
+
+def test_the_result_of_a_page_has_the_programs_of_the_files():
+    rng = np.random.default_rng(5)
+    usages = np.repeat(np.eye(4), (50, 35, 25, 10), axis=0) + 0.1 * rng.random((120, 4))
+    spectra = rng.gamma(0.3, 1.0, (4, 60)) * np.array([[0.3], [2.0], [1.0], [5.0]])
+    V = from_rows(rng.poisson(20 * usages @ spectra + 0.1).astype(float))
+    programs = find_programs(V, 4, 4)
+    data = scaled_genes(V, programs.statistics, programs.genes, False)
+    result = as_result(programs, data)
+    dense = data.columns(np.arange(120))
+    dense = dense.toarray() if sp.issparse(dense) else np.asarray(dense)
+    error = np.linalg.norm(dense - result.W @ result.H) / np.linalg.norm(dense)
+    assert result.relative_error == pytest.approx(error, rel=1e-6)
+    spectra = programs.spectra / np.linalg.norm(programs.spectra, axis=0)
+    np.testing.assert_allclose(result.W / np.linalg.norm(result.W, axis=0), spectra, atol=1e-5)
+    assert not np.allclose(programs.stability.W, programs.spectra, rtol=0.01)  # before refits

@@ -49,7 +49,6 @@ from ..export import (
 from ..io.open import as_data, prepare
 from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
-from ..judge.matching import match_components
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
@@ -665,21 +664,13 @@ def as_result(programs: Programs, data: DataMatrix) -> Factorization:
     """
     found = replace(programs.stability, W=programs.spectra)
     result = consensus_of(data, found)
-    order = match_components(programs.spectra, result.W)[0]
     markers = []
     for k, genes in enumerate(programs.markers()):
         scores = np.sort(programs.spectra_score[:, k])[::-1][: len(genes)]
         markers.append((genes, scores.tolist()))
     names = [f"program {k + 1}" for k in range(programs.K)]
     words: Facts = {"word": "program", "component_names": names, "markers": markers}
-    return replace(
-        result,
-        W=result.W[:, order],
-        H=np.asarray(result.H)[order],
-        shares=result.shares[order],
-        labels=programs.labels,
-        settings={**result.settings, **words},
-    )
+    return replace(result, labels=programs.labels, settings={**result.settings, **words})
 
 
 def pictures(programs: Programs, name: str) -> Facts:
